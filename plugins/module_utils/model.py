@@ -322,7 +322,7 @@ class Template:
 
     volumes are those that a clone copies or links: (slot, storage, bytes); copied are the slots of those that even a
     linked clone copies. media are the images in its CD-ROM drives, which a clone uses too: (slot, storage). description
-    is the one that a clone inherits if it gets none of its own.
+    is the one that a clone inherits if it gets none of its own. identity is what its config showed when it was chosen.
     """
 
     vmid: int
@@ -332,6 +332,7 @@ class Template:
     copied: frozenset[str] = frozenset()
     media: tuple[tuple[str, str], ...] = ()
     description: str = ""
+    identity: Identity | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,7 @@ class Request:
         self.rel_url = self
         self.raw_path = self.path
         encoded = urllib.parse.urlencode(sent, doseq=True) if sent else ""
+        self.content_length = None if method == "GET" else len(encoded)
         in_body = method in ("POST", "PUT")
         self._body = encoded.encode() if in_body else b""
         self.content_length = len(self._body)

@@ -19,7 +19,7 @@ from ..errors import (
     TaskFailed,
     TaskTimeout,
 )
-from ..model import Archive, Decision, Template
+from ..model import Archive, Decision, Identity, Template
 from .api.failures import AnswerLost, VMIDTaken
 from .creations import is_unwritten
 from .inventory.freshness import BEING_MADE, RESTORING, read_config
@@ -141,8 +141,9 @@ class Binder(Leftovers):
             sent["target"] = decision.node
         if ending.marked:
             sent["description"] = Unfinished.copy_of(decision, ending.description).marked_description
-        path = f"/nodes/{template.node}/qemu/{template.vmid}/clone"
-        return self._copied(making, lambda: self._session.post(path, sent), adjust, ending, running=request.running)
+        # Another VM may have the VMID of the template by now.
+        source = self.writer(template.vmid, template.identity or Identity(template.name, template.node))
+        return self._copied(making, lambda: source.clone(template.node, sent), adjust, ending, running=request.running)
 
     @to_its_end
     def restore(

@@ -120,6 +120,10 @@ class GuestWriter:
         """Delete it, with the disks that its config names, and return True."""
         return bool(self._followed(node, lambda: self._session.delete(self._path(node), params)))
 
+    def clone(self, node: str, params: Mapping[str, t.Any]) -> str:
+        """Begin to clone it. Returns the UPID of the task, which is not followed."""
+        return str(self._send(node, lambda: self._session.post(f"{self._path(node)}/clone", params)))
+
     def migrate(self, node: str, params: Mapping[str, t.Any]) -> str:
         """Begin to migrate it away from node. Returns the UPID of the task, which is not followed."""
         return str(self._send(node, lambda: self._session.post(f"{self._path(node)}/migrate", params)))

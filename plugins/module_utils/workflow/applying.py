@@ -26,8 +26,9 @@ from ..errors import (
     PluginFailed,
     SchedulingGated,
 )
-from ..model import Request
+from ..model import Identity, Request
 from ..proxmox.creations import BeingCreated
+from ..proxmox.identity import Sameness, compare, named
 from ..proxmox.options.drives import Drive
 from ..proxmox.options.request import vm_request
 from ..reservations.ledger import AlreadyReserved
@@ -183,6 +184,9 @@ def deviations(planned: PlannedVM, now: PlannedVM) -> Iterator[str]:
     if (now.vmid, now.node) != (planned.vmid, planned.node) and (now.actions or now.vmid != planned.vmid):
         yield f"it is {_place(now)}, planned {_place(planned)}"
         return
+    if not (made or now.is_new) and (stranger := _stranger(planned.identity, now.identity)):
+        yield stranger
+        return
     for action in now.actions:
         if action not in planned.actions and not (made and action == FINISH):
             yield f"{action} is not planned"
@@ -201,9 +205,24 @@ def deviations(planned: PlannedVM, now: PlannedVM) -> Iterator[str]:
 def _other_decision(planned: PlannedVM, now: PlannedVM) -> Iterator[str]:
     for what in ("storages", "devices", "template", "archive"):
         wanted, found = getattr(planned, what), getattr(now, what)
+        if what == "template" and wanted == found and wanted is not None:
+            stranger = _stranger(wanted.identity, found.identity)
+            if stranger:
+                yield f"template {wanted.vmid} on {wanted.node}: {stranger}"
         if wanted != found:
             shown = [_shown(VM[what].write(value)) for value in (found, wanted)]
             yield f"{what} would be {shown[0]}, planned {shown[1]}"
+
+
+def _stranger(planned: Identity | None, now: Identity | None) -> str | None:
+    """The sentence part about a guest that is not, or may not be, the planned one; None if it is."""
+    if planned is None or now is None:
+        return "it is not known which guest was planned"
+    sameness = compare(planned, now)
+    if sameness is Sameness.SAME:
+        return None
+    other = f"planned {named(planned)}, found {named(now)}"
+    return f"another guest has its VMID: {other}" if sameness is Sameness.OTHER else f"it may be another guest: {other}"
 
 
 def _other_changes(planned: Mapping[str, Change], now: Mapping[str, Change]) -> Iterator[str]:

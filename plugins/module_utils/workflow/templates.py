@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 from ..engine.cache import ClusterState
 from ..engine.texts import known
 from ..errors import AmbiguousName, InvalidRequest, TemplateNotFound
-from ..model import GIB, CloneSource, Guest, Request, Template
+from ..model import GIB, CloneSource, Guest, Identity, Request, Template
 from ..proxmox.api.reader import Reader
+from ..proxmox.identity import identity_of
 from ..proxmox.inventory.freshness import read_config
 from ..proxmox.options.contradictions import check_new, merged
 from ..proxmox.options.request import traits_of
@@ -47,7 +48,10 @@ class Templates:
         for guest, config in zip(sources, configs, strict=True):
             _check_source(entry, clone, guest, config)
             check_options(entry, config, f"a clone of VM {guest.vmid} ({guest.name})")
-        templates = tuple(_template(guest, config) for guest, config in zip(sources, configs, strict=True))
+        templates = tuple(
+            replace(_template(guest, config), identity=self._identity(guest, config, clone.snapname))
+            for guest, config in zip(sources, configs, strict=True)
+        )
         return replace(
             entry.request,
             clone=CloneSource(templates, full=clone.full, storage=clone.storage),
@@ -61,12 +65,23 @@ class Templates:
             return {}
         return self._configs[request.clone.templates[0].vmid, entry.clone.snapname]
 
+    def _identity(self, guest: Guest, config: Mapping[str, t.Any], snapshot: str | None) -> Identity:
+        """What the source shows of its creation. If its snapshot shows nothing, its present config may."""
+        found = identity_of(config, guest.node)
+        if snapshot is None or found.is_marked:
+            return found
+        return identity_of(self._config(guest, None), guest.node)
+
     def _config(self, guest: Guest, snapshot: str | None) -> Mapping[str, t.Any]:
         key = guest.vmid, snapshot
         if key not in self._configs:
             config = read_config(self.reader, guest.node, guest.vmid, snapshot)
             if config is None:
                 raise TemplateNotFound(f"clone: VM {guest.vmid} is no longer on node {guest.node}")
+            if snapshot is None and guest.name is not None and config.get("name", guest.name) != guest.name:
+                raise TemplateNotFound(
+                    f"clone: VMID {guest.vmid} on {guest.node} belongs to {config['name']!r} now, not to {guest.name!r}"
+                )
             self._configs[key] = config
         return self._configs[key]
 

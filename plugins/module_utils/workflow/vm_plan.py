@@ -14,8 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..errors import InvalidRequest
-from ..model import VMID_MAX, VMID_MIN
+from ..model import VMID_MAX, VMID_MIN, Identity
 from ..plans import Move, NodeCourse, Plan
+from ..proxmox.identity import as_json
 from ..proxmox.options.drift import ChangeSet
 from ..proxmox.options.table import vm_argument_spec
 from ..proxmox.outcomes import allocations
@@ -38,7 +39,7 @@ from .documents import (
     wrong,
 )
 from .job import Job
-from .moves.plan_document import MOVE, NODE, PREMISES, check_moves
+from .moves.plan_document import MOVE, NODE, PREMISES, an_identity, check_moves
 from .moves.premises import Premises
 from .options.entries import Entry
 from .report import report_of
@@ -73,10 +74,11 @@ class PlannedDevice:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTemplate:
-    """The guest that a VM is cloned from."""
+    """The guest that a VM is cloned from. identity is what its config shows of its creation."""
 
     vmid: int
     node: str
+    identity: Identity | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ class PlannedVM:
         pending: what of the config is not in effect before the VM is stopped and started.
         request: the options of the VM that the task sets, secrets as stars; None for one that is beyond count.
         after: ids of the moves that must have ended before it is created.
+        identity: what the config of a VM that exists shows of its creation.
     """
 
     name: str
@@ -120,6 +123,7 @@ class PlannedVM:
     pending: Mapping[str, Change] = field(default_factory=dict)
     request: Mapping[str, t.Any] | None = None
     after: tuple[int, ...] = ()
+    identity: Identity | None = None
 
     @property
     def is_new(self) -> bool:
@@ -168,6 +172,7 @@ def planned_vm(job: Job) -> PlannedVM:
             changes=_changes({key: change for key, change in plan.drift.items() if key != "node"}),
             pending=_changes(plan.pending),
             request=request,
+            identity=plan.identity,
         )
     if decision is None:
         return PlannedVM(entry.request.name, entry.request.vmid, None, actions=actions, request=request)
@@ -183,7 +188,7 @@ def planned_vm(job: Job) -> PlannedVM:
         addresses={
             key: str(value) for key, value in decision.request.options.items() if key not in entry.request.options
         },
-        template=None if template is None else PlannedTemplate(template.vmid, template.node),
+        template=None if template is None else PlannedTemplate(template.vmid, template.node, template.identity),
         archive=None if archive is None else archive.volume,
         request=request,
     )
@@ -229,7 +234,8 @@ def _parameter_of_addresses(name: str) -> str:
 
 
 DEVICE = {name: Key(name, a_text) for name in ("claim", "option", "value")}
-TEMPLATE = {"vmid": Key("vmid", _vmid), "node": Key("node", a_text)}
+IDENTITY = Key("identity", optional(an_identity), lambda known: None if known is None else as_json(known))
+TEMPLATE = {"vmid": Key("vmid", _vmid), "node": Key("node", a_text), "identity": IDENTITY}
 CHANGE = {name: Key(name, _anything) for name in ("old", "new")}
 
 VM = {
@@ -254,6 +260,7 @@ VM = {
     "pending": Key("pending", map_of(record(Change, CHANGE)), values_written(written(CHANGE))),
     "request": Key("request", optional(map_of(_anything))),
     "after": Key("after", list_of(a_count), list),
+    "identity": IDENTITY,
 }
 
 PLAN = {

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller
+from support.identities import use_again
 from support.versions import both_versions
 
 SECRET = "correct-horse"
@@ -106,6 +107,37 @@ def test_plan__that_was_carried_out_in_part_is_completed(
     result = controller.schedule(**TASK, apply=plan)
 
     assert [vm["actions"] for vm in result["vms"]] == [["start"], [], ["update"], ["start"], [], []]
+
+
+@pytest.mark.parametrize(
+    "vm",
+    [
+        {"name": "spare", "state": "absent"},
+        {"vmid": 102, "state": "absent"},
+        {"name": "spare", "cores": 6, "update": True},
+        {"name": "new-1", "clone": "debian-13"},
+    ],
+)
+def test_guest_that_has_taken_the_vmid_since__is_left_alone(
+    controller: Controller, cluster: SimulatedCluster, vm: dict[str, Any]
+) -> None:
+    """It has the same name, node and size."""
+    plan = controller.schedule(vms=[vm], check=True)["vm_plan"]
+    cluster.advance(5)
+    for vmid, more in ((102, {"status": "stopped"}), (9000, {"status": "stopped", "template": True})):
+        guest = cluster.state()["guests"][vmid]
+        config = {key: value for key, value in guest["config"].items() if key not in ("smbios1", "vmgenid", "meta")}
+        disk = {102: "shared:16", 9000: "shared:4"}[vmid]
+        kept = {key: config.pop(key) for key in ("cores", "memory")}
+        config = {key: value for key, value in config.items() if key not in ("scsi0", "ide2", "name")}
+        use_again(cluster, vmid, guest["name"], **more, disks={"scsi0": disk}, config=config,
+                  cores=kept["cores"], memory=int(kept["memory"]))  # fmt: skip
+    cluster.advance(60)
+
+    failed = controller.fail("PlanStale", vms=[vm], apply=plan)
+
+    assert "another guest has its VMID" in failed["msg"]
+    assert writes(cluster) == []
 
 
 def test_vmid_that_is_lost_while_the_plan_is_carried_out__is_not_replaced(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from support.waiting import until
@@ -17,6 +18,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
     ApiError,
     CollectionError,
     InvalidRequest,
+    NotTheSameGuest,
     PermissionDenied,
     TaskFailed,
     TaskTimeout,
@@ -34,6 +36,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api
     VMIDTaken,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.binder import Adjustment, Binder
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.identity import identity_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.making import (
     LeftBehind,
     NotStarted,
@@ -46,11 +49,17 @@ from .conftest import calls
 
 CREATE = r"^/nodes/[^/]+/qemu$"
 CLONE = r"/clone$"
-TEMPLATE = Template(9000, "pve1", "tpl")
+TPL = Template(9000, "pve1", "tpl")
 
 
 def decision(vmid: int = 200, name: str = "web", node: str = "pve1", running: bool = False) -> Decision:
     return Decision(Request(name=name, running=running), node, vmid)
+
+
+def template(binder: Binder) -> Template:
+    """The template, as it is now."""
+    config = binder._session.get("/nodes/pve1/qemu/9000/config")
+    return replace(TPL, identity=identity_of(config, "pve1"))
 
 
 def params(decided: Decision, **options: t.Any) -> dict[str, t.Any]:
@@ -65,7 +74,7 @@ def create(binder: Binder, decided: Decision | None = None, **options: t.Any) ->
 
 def clone(binder: Binder, decided: Decision | None = None, **adjustment: t.Any) -> t.Any:
     decided = decided or decision()
-    return binder.clone(decided, TEMPLATE, {"full": 1}, lambda config: Adjustment(**adjustment))
+    return binder.clone(decided, template(binder), {"full": 1}, lambda config: Adjustment(**adjustment))
 
 
 def make(binder: Binder, how: str) -> t.Any:
@@ -398,7 +407,9 @@ def test_clone__is_adjusted_by_what_its_own_config_says(cluster, binder):
         seen.append(config)
         return Adjustment({"memory": "4096", "delete": "description"}, {"scsi0": 10 * GIB})
 
-    result = binder.clone(decision(node="pve2", running=True), TEMPLATE, {"full": 1, "storage": "shared"}, adjust)
+    result = binder.clone(
+        decision(node="pve2", running=True), template(binder), {"full": 1, "storage": "shared"}, adjust
+    )
 
     guest = cluster.state()["guests"][200]
     assert (result.node, guest["node"], guest["name"], guest["status"]) == ("pve2", "pve2", "web", "running")
@@ -412,7 +423,7 @@ def test_clone__keeps_its_disks_when_the_quorum_is_lost_before_it_is_adjusted(cl
         cluster.set_quorum(False)
         return Adjustment({"memory": "4096"})
 
-    result = binder.clone(decision(), TEMPLATE, {"full": 1}, adjust)
+    result = binder.clone(decision(), template(binder), {"full": 1}, adjust)
 
     assert isinstance(result, LeftBehind)
     assert "no quorum" in result.reason
@@ -420,7 +431,7 @@ def test_clone__keeps_its_disks_when_the_quorum_is_lost_before_it_is_adjusted(cl
 
 
 def test_clone_that_needs_no_adjustment__is_not_written_to(cluster, binder):
-    binder.clone(decision(), TEMPLATE, {"full": 1}, None)
+    binder.clone(decision(), template(binder), {"full": 1}, None)
 
     assert [call for call in calls(cluster) if not call.startswith("GET")] == ["POST /nodes/pve1/qemu/9000/clone"]
 
@@ -458,7 +469,7 @@ def test_clone__is_removed_when_the_adjustment_cannot_be_worked_out(cluster, bin
         raise InvalidRequest("scsi0: smaller than the template's")
 
     with pytest.raises(InvalidRequest):
-        binder.clone(decision(), TEMPLATE, {"full": 1}, adjust)
+        binder.clone(decision(), template(binder), {"full": 1}, adjust)
     assert 200 not in cluster.state()["guests"]
 
 
@@ -469,7 +480,7 @@ def test_guest_that_took_the_place_of_ours__is_never_removed(cluster, binder):
         return Adjustment({"cores": 0})
 
     with pytest.raises(ApiError):
-        binder.clone(decision(), TEMPLATE, {"full": 1}, adjust)
+        binder.clone(decision(), template(binder), {"full": 1}, adjust)
     assert cluster.state()["guests"][200]["name"] == "web"
 
 
@@ -480,7 +491,7 @@ def test_guest_of_the_same_name_that_took_the_place_of_ours__is_neither_changed_
         return Adjustment({"cores": 4})
 
     with pytest.raises(VMIDTaken, match="VMID 200: it belongs to another guest now"):
-        binder.clone(decision(), TEMPLATE, {"full": 1}, adjust)
+        binder.clone(decision(), template(binder), {"full": 1}, adjust)
     assert int(cluster.state()["guests"][200]["config"]["cores"]) == 1
 
 
@@ -497,6 +508,17 @@ def test_guest_that_took_the_place_of_ours__is_never_changed(cluster, binder, mo
     with pytest.raises(VMIDTaken):
         clone(binder, changes={"memory": 512})
     assert cluster.state()["guests"][200]["config"]["memory"] != "512"
+
+
+@pytest.mark.parametrize("name", ["tpl", "theirs"])
+def test_template_that_was_replaced__is_not_cloned(cluster, binder, name):
+    planned = template(binder)
+    cluster.remove_guest(9000)
+    cluster.add_guest(vmid=9000, name=name, node="pve1", template=True, disks={"scsi0": "shared:4"})
+
+    with pytest.raises(NotTheSameGuest, match=f'VM "tpl" on pve1, found VM "{name}" on pve1'):
+        binder.clone(decision(), planned, {"full": 1}, None)
+    assert [call for call in calls(cluster) if call.startswith("POST")] == []
 
 
 def test_what_could_not_be_removed__is_told(cluster, binder):

@@ -94,9 +94,7 @@ def test_move__a_running_vm_takes_three_requests_the_polls_and_one_for_its_targe
 
 @both_versions
 @pytest.mark.parametrize("able", [("pve1", "pve2"), ("pve1",), ("pve2",)], ids=" ".join)
-def test_move__live_keeps_connections_where_both_nodes_can(
-    poller: Poller, version: str, able: tuple[str, ...]
-) -> None:
+def test_move__live_keeps_connections_where_both_nodes_can(poller: Poller, version: str, able: tuple[str, ...]) -> None:
     lab = description()
     lab["nodes"] = [{**node, "dbus_vmstate": node["name"] in able} for node in lab["nodes"]]
     with SimulatedCluster.start(lab, version=version, time_scale=SCALE) as cluster:

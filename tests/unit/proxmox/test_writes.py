@@ -28,7 +28,7 @@ VERBS = {"post", "put", "delete"}
 
 WRITERS = {
     "module_utils/proxmox/writes.py": "existing guests",
-    "module_utils/proxmox/binder.py": "new guests: create, clone and restore",
+    "module_utils/proxmox/binder.py": "new guests: create and restore",
     "module_utils/proxmox/moves/drain_marks.py": "the pools that mark nodes",
     "module_utils/proxmox/ceph.py": "flags of Ceph",
     "module_utils/proxmox/api/session.py": "the login",
@@ -63,7 +63,7 @@ def test_writes_of_the_binder__are_those_that_make_guests() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "path"
     }
-    assert assigned == {"f'/nodes/{node}/qemu'", "f'/nodes/{template.node}/qemu/{template.vmid}/clone'"}
+    assert assigned == {"f'/nodes/{node}/qemu'"}
 
 
 # --- the writer -------------------------------------------------------------------------------------------------------
@@ -135,6 +135,7 @@ WRITES = {
     "command": lambda guest: guest.command("pve1", "stop", {}),
     "convert_to_template": lambda guest: guest.convert_to_template("pve1"),
     "delete": lambda guest: guest.delete("pve1"),
+    "clone": lambda guest: guest.clone("pve1", {"newid": 200}),
     "migrate": lambda guest: guest.migrate("pve1", {"target": "pve2"}),
     "move_to_pool": lambda guest: guest.move_to_pool("pve1", "web"),
     "add_to_ha": lambda guest: guest.add_to_ha("pve1", {}),

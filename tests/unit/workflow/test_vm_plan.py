@@ -15,7 +15,7 @@ import pytest
 from support.identities import identity
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest, PlanStale
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Identity
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Load, Move, NodeCourse
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import vm_plan
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.applying import Approved, deviations
@@ -62,13 +62,14 @@ def plan() -> VMPlan:
         (
             PlannedVM(
                 "web-1", 104, "pve2", why="there is room", actions=("clone", "start"), storages={"scsi0": "fast"},
-                devices=(PlannedDevice("gpu", "hostpci0", "mapping=gpu"),), template=PlannedTemplate(9000, "pve1"),
+                devices=(PlannedDevice("gpu", "hostpci0", "mapping=gpu"),),
+                template=PlannedTemplate(9000, "pve1", identity(9)),
                 addresses={"ipconfig0": "ip=192.0.2.5/24", "nameserver": "192.0.2.53"}, request=web,
                 after=(1,),
             ),
             PlannedVM(
                 "old-1", 105, "pve1", actions=("delete",), status="running", changes={"cores": Change(2, None)},
-                pending={"memory": Change(512, 1024)}, request=old,
+                pending={"memory": Change(512, 1024)}, request=old, identity=identity(5, "old-1"),
             ),
             PlannedVM("surplus-3", 106, "pve1", actions=("delete",), status="stopped"),
         ),
@@ -185,9 +186,9 @@ def test_addresses__cannot_be_added_to_a_plan_by_hand() -> None:
 
 
 def test_action_that_is_not_planned__is_named() -> None:
-    planned = PlannedVM("web-1", 104, "pve2", actions=("update",), status="running")
+    planned = PlannedVM("web-1", 104, "pve2", actions=("update",), status="running", identity=identity(1))
     created = PlannedVM("web-1", 104, "pve2", actions=("create", "start"))
-    unfinished = PlannedVM("web-1", 104, "pve2", actions=("finish",), status="running")
+    unfinished = PlannedVM("web-1", 104, "pve2", actions=("finish",), status="running", identity=identity(1))
 
     assert list(deviations(planned, unfinished)) == ["finish is not planned"]
     assert list(deviations(created, unfinished)) == []
@@ -198,3 +199,28 @@ def test_another_cluster__is_named() -> None:
 
     with pytest.raises(PlanStale, match=r"it was made for cluster ca:1, and this is ca:2"):
         Approved(plan()).check_cluster("ca:2")
+
+
+UNMARKED = Identity("web", "pve1", digest="1")
+
+
+@pytest.mark.parametrize(
+    ("before", "found", "text"),
+    [
+        (identity(1), identity(1), None),
+        (identity(1), identity(2), "another guest has its VMID"),
+        (identity(1), identity(2, "payroll"), 'found VM "payroll" on pve1'),
+        (UNMARKED, UNMARKED, None),
+        (UNMARKED, replace(UNMARKED, digest="2"), "it may be another guest"),
+        (None, identity(1), "it is not known which guest was planned"),
+    ],
+)
+def test_vm_that_is_another_one_than_planned__deviates(
+    before: Identity | None, found: Identity, text: str | None
+) -> None:
+    planned = PlannedVM("web", 104, "pve1", actions=("delete",), status="running", identity=before)
+    told = list(deviations(planned, replace(planned, identity=found)))
+    assert told == [] if text is None else text in told[0]
+    new = PlannedVM("new", 105, "pve1", actions=("clone",), template=PlannedTemplate(104, "pve1", before))
+    told = list(deviations(new, replace(new, template=PlannedTemplate(104, "pve1", found))))
+    assert bool(told) is (text is not None)
