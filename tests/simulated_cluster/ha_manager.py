@@ -51,6 +51,7 @@ class Manager:
         self._moves: set[asyncio.Task[None]] = set()
         self._slots: dict[str, asyncio.Semaphore] = {}
         self._lost: set[str] = set()
+        self._uneven = 0
 
     def service(self, sid: str) -> Service:
         return self.services.setdefault(sid, Service())
@@ -103,7 +104,18 @@ class Manager:
             if guest is not None:
                 busy |= self._look_at(sid, guest)
         pending = any(node.maintenance and not ha.in_maintenance(node) for node in self._cluster.nodes.values())
-        return busy or pending
+        return busy or pending or self._even_out()
+
+    def _even_out(self) -> bool:
+        """Move a guest because the nodes have been uneven for some rounds; True while they are."""
+        found = ha_placement.evened_out(self._cluster)
+        self._uneven = self._uneven + 1 if found is not None else 0
+        crs = self._cluster.options.get("crs") or {}
+        if found is not None and self._uneven > float(crs.get("ha-auto-rebalance-hold-duration") or 3):
+            sid, guest, target = found
+            self._uneven = 0
+            self._send(sid, self.service(sid), guest, "migrate", target)
+        return found is not None
 
     def _look_at(self, sid: str, guest: Guest) -> bool:
         if not self._cluster.nodes[guest.node].online:

@@ -42,6 +42,35 @@ def wanted_node(cluster: Cluster, sid: str, guest: Guest, *, recovering: bool = 
     return min(nodes, key=lambda name: (list(where.values()).count(name), name))
 
 
+def evened_out(cluster: Cluster) -> tuple[str, Guest, str] | None:
+    """The move with which the manager evens out the nodes by itself: a guest from the fullest to the emptiest node.
+
+    None unless crs demands it, and while the nodes' memory differs by less than the threshold. A node is full by what
+    its guests have, so that one that was emptied is the best target, whatever it was emptied for.
+    """
+    crs = cluster.options.get("crs") or {}
+    if not int(crs.get("ha-auto-rebalance") or 0):
+        return None
+    used = {name: 0.0 for name in cluster.nodes if reachable(cluster, name)}
+    for guest in cluster.guests.values():
+        if guest.running and guest.node in used:
+            used[guest.node] += guest.maxmem / cluster.nodes[guest.node].memory
+    if not used:
+        return None
+    full, empty = max(used, key=lambda name: used[name]), min(used, key=lambda name: used[name])
+    if used[full] - used[empty] <= float(crs.get("ha-auto-rebalance-threshold") or 30) / 100:
+        return None
+    for sid in cluster.ha.resources:
+        moved = cluster.ha.guest_of(sid)
+        if moved is not None and moved.running and moved.node == full and not cluster.ha.partners(sid):
+            size = moved.maxmem / cluster.nodes[empty].memory
+            allowed = _by_affinity(cluster, sid, full, list(used))
+            free = not ha_rules.blocking(cluster.ha.rules, sid, cluster.ha.heading_for(), empty)
+            if empty in allowed and free and used[empty] + size < used[full]:
+                return sid, moved, empty
+    return None
+
+
 def _by_affinity(cluster: Cluster, sid: str, current: str, nodes: list[str]) -> list[str]:
     """Nodes that the resource's node-affinity rule (release 9) or group (release 8) leaves."""
     ha, resource = cluster.ha, cluster.ha.resources[sid]

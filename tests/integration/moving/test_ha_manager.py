@@ -15,6 +15,7 @@ import pytest
 from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller, ModuleServer
 from support.playbook import run_tasks
+from support.waiting import until
 
 from .conftest import NODES, TIME_SCALE, on, writes
 
@@ -163,6 +164,33 @@ def test_auto_rebalance__is_told_before_a_node_is_drained(tmp_path: Path) -> Non
         task = {"qemu_scheduler.proxmox.node_drain": {"name": "pve1"}}
         run = run_tasks(tmp_path, [task], cluster.environment(), "--check")
         assert "crs: ha-auto-rebalance" in run.output.replace("\n", " ")
+
+
+def test_auto_rebalance__brings_guests_back_to_a_node_that_is_not_in_maintenance(
+    modules: ModuleServer, tmp_path: Path
+) -> None:
+    """What the warning is about: to the HA manager, a drained node is the emptiest one."""
+    rule, vms = {"rule": "all", "nodes": "pve1,pve2,pve3"}, guests("pve1", "pve2", "pve3", memory=6144)
+    with managed("9.2", vms, rule, options={"crs": {"ha": "dynamic", "ha-auto-rebalance": 1}}) as cluster:
+        controller_of(cluster, modules, tmp_path).run("node_drain", name=["pve1"])
+        until(lambda: on(cluster, "pve1"))
+
+
+def test_drain__of_a_node_in_maintenance_does_not_warn_of_auto_rebalance(tmp_path: Path) -> None:
+    rule, crs = {"rule": "all", "nodes": "pve1,pve2,pve3"}, {"ha": "dynamic", "ha-auto-rebalance": 1}
+    with managed("9.2", guests("pve2"), rule, maintenance="pve1", options={"crs": crs}) as cluster:
+        task = {"qemu_scheduler.proxmox.node_drain": {"name": "pve1"}}
+        run = run_tasks(tmp_path, [task], cluster.environment(), "--check")
+        assert run.code == 0, run.output
+        assert "ha-auto-rebalance" not in run.output
+
+
+@pytest.mark.parametrize("crs", [{"ha": "lunar"}, {"ha": "basic", "ha-moon": 1}])
+def test_crs__of_which_not_all_is_known_is_a_warning(crs: dict[str, Any], tmp_path: Path) -> None:
+    with managed("9.2", guests("pve1"), {"rule": "all", "nodes": "pve1,pve2,pve3"}, options={"crs": crs}) as cluster:
+        task = {"qemu_scheduler.proxmox.node_drain": {"name": "pve1"}}
+        run = run_tasks(tmp_path, [task], cluster.environment(), "--check")
+        assert "resource scheduling (crs)" in " ".join(run.output.split())
 
 
 @pytest.mark.parametrize(
