@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 import typing as t
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import as_completed
 from contextlib import suppress
 from functools import cached_property, partial
@@ -332,6 +332,10 @@ class Run:
             with self._stop.threads(self._parallel) as pool:
                 for future in [pool.submit(self._plan_one, job, cluster, wait=not self._writes) for job in existing]:
                     future.result()
+            if any(job.plan is not None and job.plan.clones for job in existing):
+                from .existing.removals import check_clones
+
+                check_clones(existing, placement.scheduler.cluster.get)
             check_limits(placement.scheduler, existing, time.time())
             note_after(placement.nodes, placement.scheduler.cluster)
         self._foresee(due, placement)
@@ -431,15 +435,25 @@ class Run:
             kept_alive(access.ledger, access.identity(), cycle.in_progress, access.holder),
             self._stop.threads(self._parallel) as pool,
         ):
-            futures = {pool.submit(self._do, job, cycle, binder): job for job in work}
-            for future in as_completed(futures):
-                job, seconds = futures[future], future.result()
-                if job.state is not State.QUEUED:
-                    self._done += 1
-                    self._progress(Step(report_of(job), self._done, total, seconds))
+            for jobs in self._in_order(work):
+                futures = {pool.submit(self._do, job, cycle, binder): job for job in jobs}
+                for future in as_completed(futures):
+                    job, seconds = futures[future], future.result()
+                    if job.state is not State.QUEUED:
+                        self._done += 1
+                        self._progress(Step(report_of(job), self._done, total, seconds))
         self.warnings.extend(cycle.warnings)
         if decided and not access.shared:
             self._check_created([job for job in work if isinstance(job.bound, Created)])
+
+    @staticmethod
+    def _in_order(work: Sequence[Job]) -> Iterable[Sequence[Job]]:
+        """The jobs in groups, one after the other. Only removals of templates have to wait for others."""
+        if not any(job.plan is not None and job.plan.clones for job in work):
+            return [work]
+        from .existing.removals import in_order
+
+        return in_order(work)
 
     def _do(self, job: Job, cycle: BindingCycle, binder: Binder) -> float:
         """Process one job and return the seconds that it took. Errors are noted in the job."""

@@ -168,6 +168,10 @@ class Converger:
             self._check_name(entry, guest, config)
             plan.identity, plan.digest = identity_of(config, guest.node), config.get("digest")
             plan.is_protected = bool(config.get("protection"))
+            if guest.template or config.get(TEMPLATE):
+                from ...proxmox.inventory.linked_clones import read_linked_clones
+
+                plan.clones = read_linked_clones(self._reader, guest.node, guest.vmid, config)
         return plan
 
     def carry_out(self, plan: ExistingPlan, binder: Binder, *, force: bool) -> Carried:

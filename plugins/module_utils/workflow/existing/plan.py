@@ -68,6 +68,7 @@ class ExistingPlan:
             order they are done.
         unfinished: the content of the mark, if another run began to create the VM.
         cautions: further warnings, as sentences.
+        clones: the VMIDs of its linked clones, if it is a template that is removed.
         identity: what the config showed of the VM when the plan was made; digest: that of the config. identity is None
             if the config could not be read, as it is not in a recording. Then nothing is written.
         is_protected: whether the VM is protected against the deletion that is planned.
@@ -83,6 +84,7 @@ class ExistingPlan:
     actions: list[str] = field(default_factory=list)
     unfinished: Unfinished | None = None
     cautions: list[str] = field(default_factory=list)
+    clones: frozenset[int] = frozenset()
     identity: Identity | None = None
     digest: str | None = None
     is_protected: bool = False

@@ -1,0 +1,50 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The order of removals: Proxmox VE does not delete a template on whose disks those of linked clones stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from ...engine.texts import first
+from ...errors import InvalidRequest
+from ...model import Guest
+from ..job import Job
+
+_TOLD = 10
+
+
+def in_order(work: Sequence[Job]) -> Iterator[Sequence[Job]]:
+    """The jobs in groups of which each can be done when those before it are done: clones are removed before their
+    templates.
+    """
+    left = list(work)
+    while left:
+        doomed = _doomed(left).keys()
+        ready = [job for job in left if job.plan is None or not job.plan.clones & doomed]
+        # No VM is a clone of its own clone.
+        yield ready or left
+        left = [job for job in left if ready and job not in ready]
+
+
+def check_clones(jobs: Iterable[Job], guest_of: Callable[[int], Guest | None]) -> None:
+    """Refuse to remove templates with linked clones that are not removed as well."""
+    doomed = _doomed(jobs)
+    for job in doomed.values():
+        staying = sorted(job.plan.clones - doomed.keys()) if job.plan is not None else []
+        if staying and job.plan is not None:
+            names = {vmid: guest.name for vmid in staying if (guest := guest_of(vmid)) is not None}
+            told = ", ".join(first([f"{names.get(vmid) or 'a VM'} ({vmid})" for vmid in staying], _TOLD))
+            guest = job.plan.guest
+            job.refuse(
+                InvalidRequest(
+                    f"{job.label} ({guest.vmid} on {guest.node}) is not removed: it is the template of the linked "
+                    f"clones {told}; remove them before it, or in the same task"
+                )
+            )
+
+
+def _doomed(jobs: Iterable[Job]) -> dict[int, Job]:
+    """The jobs that remove a VM, by its VMID."""
+    return {job.plan.guest.vmid: job for job in jobs if job.plan is not None and "delete" in job.plan.actions}
