@@ -102,12 +102,15 @@ class Processor:
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """What the config of a guest asks of its node besides CPU, memory and disks, with the fields of Request."""
+    """What the config of a guest asks of its node besides CPU, memory and disks, with the fields of Request. machine is
+    the version of its machine type, if it has a fixed one.
+    """
 
     cpu_type: str | None = None
     cpu_flags: frozenset[str] = frozenset()
     bridges: frozenset[str] = frozenset()
     devices: tuple[DeviceClaim, ...] = ()
+    machine: tuple[int, int] | None = None
 
 
 NO_DEMANDS = Demands()

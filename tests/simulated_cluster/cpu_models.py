@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 INTEL = (
@@ -75,6 +76,10 @@ def misfit(config: dict[str, Any], cpu: dict[str, Any], machine: str = "x86_64")
         return f"KVM virtualisation configured, but not available for {machine}"
     if model and model not in OF_ITS_NODE and model in MODELS and "models" in cpu and model not in cpu["models"]:
         return f"Host doesn't support requested features of {model}"
+    version = re.search(r"-(\d+)\.(\d+)", str(config.get("machine", "")))
+    known = [tuple(map(int, each.split("."))) for each in cpu.get("machines", ())]
+    if version and known and (int(version[1]), int(version[2])) > max(known):
+        return "unsupported machine type"
     wanted = {flag[1:] for flag in flags.split(";") if flag.startswith("+") and not flag.startswith("+hv-")}
     lacking = sorted(wanted - set(cpu["flags"])) if "flags" in cpu else []
     return f"Host doesn't support requested feature: {lacking[0]}" if lacking else None

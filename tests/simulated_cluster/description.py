@@ -24,7 +24,7 @@ NODE = {
     "name", "cores", "memory", "online", "maintenance", "cpu_use", "memory_use", "pressure", "disk", "bridges", "vnets",
     "cpu", "pci", "usb", "dead_services", "clock_offset", "dbus_vmstate",
 }
-CPU = {"vendor", "model", "models", "flags", "machine"}
+CPU = {"vendor", "model", "models", "flags", "machine", "machines"}
 STORAGE = {"name", "type", "shared", "nodes", "content", "size", "used", "reserved", "enabled", "options"}
 GUEST = {
     "vmid", "name", "node", "type", "cores", "sockets", "memory", "status", "template", "tags", "pool", "disks",

@@ -103,6 +103,14 @@ def test_drain__moves_a_vm_to_its_own_architecture(start: Start) -> None:
         assert on(cluster, "pve3") == {101, 300}
 
 
+@pytest.mark.parametrize("status", ["running", "stopped"])
+def test_drain__moves_a_vm_to_a_node_that_has_its_machine_version(start: Start, status: str) -> None:
+    guest = vm(101, config={"machine": "pc-q35-10.1+pve0,viommu=virtio"}, status=status)
+    with start(guest, cpus=(AMD, {**AMD, "machines": ["10.0", "9.2"]}, AMD)) as (cluster, controller):
+        controller.run("node_drain", name=["pve1"])
+        assert on(cluster, "pve3") == {101, 300}
+
+
 def test_drain__reads_the_cpus_of_each_node_once(start: Start) -> None:
     with start(vm(101, config={"cpu": "host"}), vm(102)) as (cluster, controller):
         controller.run("node_drain", name=["pve1"])

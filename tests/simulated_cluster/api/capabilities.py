@@ -63,7 +63,8 @@ def _described(name: str, nodes: list[str]) -> dict[str, Any]:
 
 @route("GET", "/nodes/{node}/capabilities/qemu/machines")
 def machines(call: Call) -> list[dict[str, Any]]:
-    versions = ("10.1", "10.0", "9.2") if call.cluster.modern else ("9.2", "9.0", "8.1")
+    usual = ("10.1", "10.0", "9.2") if call.cluster.modern else ("9.2", "9.0", "8.1")
+    versions = call.cluster.nodes[call.node].cpu.get("machines", usual)
     return [
         {"id": f"pc-{kind}-{version}", "type": short, "version": version}
         for version in versions for kind, short in (("i440fx", "i440fx"), ("q35", "q35"))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -65,6 +66,13 @@ def read_processor(reader: Reader, node: str) -> Processor | None:
     vendor = next((name for name in ("AMD", "Intel") if name.lower() in told.lower()), str(cpu.get("vendor") or ""))
     machine = str((status.get("current-kernel") or {}).get("machine") or "")
     return Processor(vendor, machine, frozenset(str(cpu.get("flags") or "").split()))
+
+
+def read_newest_machine(reader: Reader, node: str) -> tuple[int, int] | None:
+    """Return the newest version of machine types that a node can run; None if it is not known. One call."""
+    rows = read_rows(reader, f"/nodes/{node}/capabilities/qemu/machines") or ()
+    found = (re.fullmatch(r"(\d{1,3})\.(\d{1,3}).*", str(row.get("version", ""))) for row in rows)
+    return max(((int(match[1]), int(match[2])) for match in found if match), default=None)
 
 
 def with_pressure(reader: Reader, nodes: Sequence[Node]) -> tuple[Node, ...]:

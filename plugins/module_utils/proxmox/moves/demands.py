@@ -18,6 +18,7 @@ from .mobility_ha import Surroundings
 
 _DEVICE = re.compile(r"(hostpci|usb)\d+")
 _BRIDGE = re.compile(r"(?:^|,)bridge=([^,]+)")
+_VERSION = re.compile(r"(?:^|[,=])(?:pc-q35|pc-i440fx|virt)-(\d{1,3})\.(\d{1,3})")
 OF_ITS_NODE = frozenset({"host", "max"})
 """CPU types with which a VM sees the CPU of its node."""
 _FLAGS_TOLD = 8
@@ -28,7 +29,9 @@ def demands_of(config: Mapping[str, t.Any], kind: str) -> Demands:
     if kind != "qemu":
         return Demands(bridges=_bridges(config))
     traits = traits_of(config)
-    return Demands(traits["cpu_type"], traits["cpu_flags"], _bridges(config), tuple(_claims(config)))
+    version = _VERSION.search(str(config.get("machine", "")))
+    machine = (int(version[1]), int(version[2])) if version else None
+    return Demands(traits["cpu_type"], traits["cpu_flags"], _bridges(config), tuple(_claims(config)), machine)
 
 
 def _bridges(config: Mapping[str, t.Any]) -> frozenset[str]:

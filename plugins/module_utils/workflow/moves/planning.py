@@ -134,6 +134,7 @@ class Planning:
             found |= read_mobility(self._access.reader, snapshot, sorted(due), self._options.permitted)
             due = {vmid for each in found.values() for vmid in each.together} - found.keys()
             due &= {guest.vmid for guest in state}
+        found = self._suitability.without_older_machines(snapshot, found)
         self.identities.update((vmid, each.identity) for vmid, each in found.items() if each.identity is not None)
         return {vmid: self._experienced(vmid, self._recognized(vmid, each)) for vmid, each in found.items()}
 

@@ -14,7 +14,12 @@ from ...engine.plugins.nodes import COMMON_CPU_TYPES
 from ...model import NO_DEMANDS, Demands, Node, Processor, Snapshot
 from ...plans import Mobility
 from ...proxmox.api.reader import Reader, in_parallel
-from ...proxmox.inventory.nodes import read_processor, with_cpu_flags, with_cpu_types
+from ...proxmox.inventory.nodes import (
+    read_newest_machine,
+    read_processor,
+    with_cpu_flags,
+    with_cpu_types,
+)
 
 
 class Suitability:
@@ -25,6 +30,7 @@ class Suitability:
         self._processors: dict[str, Processor | None] = {}
         self._types: dict[str, Node] = {}
         self._flags: dict[str, Node] = {}
+        self._machines: dict[str, tuple[int, int] | None] = {}
 
     def with_processors(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with the CPUs of its nodes. One request for each node."""
@@ -43,6 +49,25 @@ class Suitability:
             return state
         snapshot = self.with_processors(replace(state.snapshot, guests=guests))
         return ClusterState(self._with_devices(self._with_cpu_types(snapshot, found), found))
+
+    def without_older_machines(self, snapshot: Snapshot, known: Mapping[int, Mobility]) -> dict[int, Mobility]:
+        """Return how guests can be moved: not to nodes whose QEMU is older than their machine type. One request for
+        each node, once, if some guest has a fixed version.
+        """
+        if all(each.demands.machine is None for each in known.values()):
+            return dict(known)
+        due = [node.name for node in snapshot.nodes if node.online and node.name not in self._machines]
+        self._machines |= in_parallel(functools.partial(read_newest_machine, self._reader), due)
+
+        def checked(each: Mobility) -> Mobility:
+            wanted = each.demands.machine
+            older = {node: newest for node, newest in self._machines.items() if wanted and newest and newest < wanted}
+            if wanted is None or not older:
+                return each
+            why = f"had a QEMU without machine version {wanted[0]}.{wanted[1]}"
+            return replace(each, not_to={**dict.fromkeys(older, why), **each.not_to})
+
+        return {vmid: checked(each) for vmid, each in known.items()}
 
     def _with_cpu_types(self, snapshot: Snapshot, found: Mapping[int, Demands]) -> Snapshot:
         if not self._types and any(each.cpu_type not in (None, *COMMON_CPU_TYPES) for each in found.values()):
