@@ -81,11 +81,16 @@ class Actors:
         self._threads: dict[Actor, greenlet] = {}
 
     @property
-    def process(self) -> Process:
-        """The process of the running actor."""
+    def thread(self) -> Actor:
+        """The running actor."""
         if self.current is None:
             raise RuntimeError("no actor is running")
-        return self.current.process
+        return self.current
+
+    @property
+    def process(self) -> Process:
+        """The process of the running actor."""
+        return self.thread.process
 
     def spawn(self, process: Process, action: Callable[[], object]) -> Actor:
         """Begin a thread of a process. It runs when the scheduler chooses it."""

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import random
 import typing as t
+from dataclasses import replace
 
+from simulated_cluster import identity
 from simulated_cluster.control import Control
 from simulated_cluster.ha_manager import MANAGER
 from simulated_cluster.migration.terms import Options
@@ -32,6 +34,10 @@ RENAMES = 0.4
 MOST_DRAINED = 2
 """More nodes are not drained at a time: else the others have no room."""
 
+UPDATES = 0.5
+OTHER_STATES = {1: "stopped", 2: "absent", 6: "stopped", 7: "absent"}
+"""What controllers want of their VMs in tenths of the times, when there are tenants."""
+
 SLOW_TASKS = ("create_seconds", "clone_seconds_per_gib", "start_seconds", "migrate_seconds", "migrate_start_seconds",
               "migrate_memory_seconds_per_gib", "migrate_switch_seconds", "migrate_cleanup_seconds")  # fmt: skip
 """What is fast when the faults are over: else most requests would ask whether a task still runs."""
@@ -45,7 +51,8 @@ class Chaos:
     def __init__(self, history: History) -> None:
         self._history = history
         self._rng = history.rng
-        # Of its own, so that the other draws of a seed do not depend on it.
+        # Of their own, so that the other draws of a seed do not depend on them.
+        self._wills = random.Random(history.seed + 4)
         self._renames = random.Random(history.seed + 2)
         self._renamed: set[int] = set()
         self._control = Control(history.cluster)
@@ -112,7 +119,7 @@ class Chaos:
                 self._history.log(f"a human removes VM {guest.vmid} ({guest.name}) from the HA resources")
                 cluster.ha.remove(cluster.ha.sid(guest))
         for vmid in self._renamed & cluster.guests.keys():
-            self._remove(cluster.guests[vmid])
+            self.remove(cluster.guests[vmid])
         failed = sorted(cluster.ha._failed & cluster.ha.resources.keys())
         for sid in failed:
             self._history.log(f"a human takes {sid} out of state error")
@@ -139,7 +146,11 @@ class Chaos:
 
     def _create(self, names: tuple[str, ...] = ()) -> None:
         names = names or tuple(name for name in NAMES if self._rng.random() < 0.6) or NAMES[:1]
-        self._begin(Task(names=names))
+        will, task = self._wills.random(), Task(names=names)
+        if self._history.tenants.are_busy:
+            options = {"update": True} if will < UPDATES else {}
+            task = replace(task, options=options, state=OTHER_STATES.get(int(will * 10)))
+        self._begin(task)
 
     def _move(self) -> None:
         """Let a controller drain a node, give one back, or rebalance."""
@@ -253,15 +264,16 @@ class Chaos:
         vmid = next(vmid for vmid in range(101, 999) if vmid not in guests)
         node = self._rng.choice(list(self._history.cluster.nodes))
         self._history.log(f"a human creates VM {vmid} on {node}")
-        config = {"name": f"{HUMAN}{vmid}", "memory": "16", "boot": " "}
+        config = identity.created(self._history.cluster, {"name": f"{HUMAN}{vmid}", "memory": "16", "boot": " "})
         self._do(lambda: self._history.cluster.add_guest(Guest(vmid, node, config=config)))
 
     def _remove_by_hand(self) -> None:
         ours = [guest for guest in self._history.referee.ours() if not guest.config_lock and not guest.lock.locked()]
         if ours:
-            self._remove(self._rng.choice(ours))
+            self.remove(self._rng.choice(ours))
 
-    def _remove(self, guest: Guest) -> None:
+    def remove(self, guest: Guest) -> None:
+        """Let a human remove a guest."""
         self._history.log(f"a human removes VM {guest.vmid} ({guest.name})")
         self._history.referee.removed.add(guest.vmid)
         ha = self._history.cluster.ha

@@ -9,7 +9,7 @@ import json
 import random
 import tempfile
 import typing as t
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from simulated_cluster.build import build
@@ -22,19 +22,24 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservation
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.ledger import Ledger
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.records import Durations
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import access as access_module
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves import planning as planning_module
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import (
     plugin_config as config_module,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.result import RunFailed
 
 from . import substitutes
-from .actors import Actors, Process
+from .actors import Actor, Actors, Process
 from .chaos import Chaos
 from .loop import new_loop
-from .referee import Referee
-from .surroundings import LedgerDatabase, Network, Weather
-from .tasks import APPLY, PLAN_FILE, RUNS, Task
-from .wishes import NAMES, NODES, VMIDS, cluster, parameters, requests
+from .permits import Exchange, Permits
+from .referee import Broken, Referee
+from .surroundings import LedgerDatabase, Network, Request, Weather
+from .tasks import APPLY, DRAIN, PLAN_FILE, RUNS, Task
+from .tenants import Tenants
+from .wishes import NAMES, NODES, OPS, TEMPLATE, VMIDS, cluster, parameters, requests
+
+PLAN = planning_module.Planning.plan
 
 BEGIN = 1_800_000_000.0
 CHAOS_SECONDS = 90.0
@@ -75,8 +80,11 @@ class History:
         self.processes: dict[int, Process] = {}
         self.results: dict[int, dict[str, t.Any]] = {}
         self.referee = Referee(self.cluster, requests(roomy=self.roomy, ruled=self.ruled))
+        self.permits = Permits(self.cluster, [TEMPLATE])
+        self.tasks: dict[int, Task] = {}
         network = Network(self.actors, self.loop, self.server, self.weather, self.rng, self.log)
-        network.watch = self.referee.note
+        network.watch = self._note
+        planning_module.Planning.plan = lambda *args, **kwargs: self._planned(*args, **kwargs)  # type: ignore[method-assign]
         session_module.Transport = network.transport  # type: ignore[misc, assignment]
         access_module.open_ledger = lambda _where: Ledger(self.database, Durations())  # type: ignore[assignment]
         # No package offers plugins here, and to look through all of them takes longer than the rest of a run.
@@ -87,6 +95,7 @@ class History:
         self.secret = self.cluster.access.users["automation@pve"].tokens["ansible"].secret
         self._folder = tempfile.TemporaryDirectory(prefix="voyage-")
         self.chaos = Chaos(self)
+        self.tenants = Tenants(self)
 
     def log(self, line: str) -> None:
         """Note what happens, and who does it."""
@@ -99,6 +108,8 @@ class History:
         """Begin a controller's run."""
         pid = len(self.processes) + 1
         process = self.processes[pid] = Process(pid, f"run {pid} ({host})", host, clock_error)
+        self.tasks[pid] = task
+        self.permits.begin(pid, task)
         params = parameters(task.module, roomy=self.roomy, ruled=self.ruled) | task.options
         params |= {key: str(self.plan_file(task.options[key])) for key in (PLAN_FILE, APPLY) if key in task.options}
         if APPLY in task.options:
@@ -109,6 +120,9 @@ class History:
         for body in params.get("vms", ()):
             if self.apart:
                 body["vmid_range"] = VMIDS[body["name"]]
+            body["state"] = task.state or body["state"]
+            if self.tenants.exist:
+                body["pool"] = OPS
         if "vms" in params:
             params["vms"] = [body for body in params["vms"] if body["name"] in task.names]
         self.actors.spawn(process, lambda: self._run(process, task, params))
@@ -142,8 +156,10 @@ class History:
         self.chaos.begin()
         while self.actors.now < end:
             self.chaos.step()
+            self.tenants.step()
             self._step(end)
         self.chaos.end()
+        self.tenants.end()
         self.log("the faults are over")
         self._until(lambda: all(process.ended for process in self.processes.values()), "the runs do not end")
         self._rest()
@@ -218,17 +234,37 @@ class History:
         if runnable:
             self.actors.resume(self.rng.choice(runnable))
         else:
-            times = (self.actors.next_time(), self.loop.next_time(), self.chaos.next_time())
+            times = (self.actors.next_time(), self.loop.next_time(), self.chaos.next_time(), self.tenants.next_time())
             self.actors.now = max(self.actors.now, min(time for time in (end, *times) if time is not None))
             self.loop.settle()
         if self._judged != self.loop.turns:
             # Nothing but the loop changes the cluster.
             self._judged = self.loop.turns
             self.referee.check()
+            if self.permits.broken:
+                raise Broken(self.permits.broken[0])
+
+    def _note(self, request: Request, response: t.Any, reached: Mapping[int, int], thread: Actor) -> None:
+        """Let everybody who cares know of a request that was answered."""
+        process = thread.process
+        method, path = request.method, request.path.removeprefix("/api2/json")
+        self.referee.note(method, request.path, request.sent, response, process)
+        if method == "DELETE" and response.status == 200 and self.tasks[process.pid].state == "absent":
+            self.referee.removed.update(reached)
+        self.permits.note(Exchange(method, path, request.sent, response.status, reached, process.pid, thread))
+        self.tenants.notice(method)
+
+    def _planned(self, planning: t.Any, sight: t.Any, *args: t.Any, **kwargs: t.Any) -> t.Any:
+        plan = PLAN(planning, sight, *args, **kwargs)
+        vmids = [vmid for move in plan.moves for vmid in move.vmids]
+        self.permits.planned(self.actors.process.pid, vmids, sight.goals.undo)
+        self.tenants.moving = vmids
+        return plan
 
     def _run(self, process: Process, task: Task, params: dict[str, t.Any]) -> None:
         """What the module does."""
         warnings: list[str] = []
+        hidden = self.tenants.hidden_on(task.names)
         try:
             result = RUNS[task.module](params, task.in_check_mode, warnings.append)
         except RunFailed as failure:
@@ -242,4 +278,9 @@ class History:
         )
         if self.secret in repr((result, warnings)):
             raise Failed("a result contains the secret")
+        left = hidden & self.tenants.hidden_on(task.names)
+        if left and not result.get("failed") and task.module == DRAIN and not (task.options or task.in_check_mode):
+            raise Failed(f"{task} is told to be done, and guests are left that are hidden: {sorted(left)}")
         self.results[process.pid] = result
+        if task.in_check_mode:
+            self.tenants.notice_plan(task.names)

@@ -28,6 +28,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
 
 from .actors import Process
 from .moves import Moves
+from .wishes import TENANT
 
 RULES = InForce(frozenset({"MemoryOvercommit", "VMAffinity"}), memory=Overcommit(1.0, include_stopped=True))
 HA_RULES = InForce(frozenset({"HARules"}))
@@ -46,7 +47,8 @@ class Referee:
     until a controller moves it.
 
     Attributes:
-        removed: VMIDs of guests that a human has removed.
+        originals: VMIDs of the guests that are there from the beginning.
+        removed: VMIDs of guests that a human has removed, or a controller that was to.
         moves: what controllers move.
     """
 
@@ -54,6 +56,7 @@ class Referee:
         self._cluster = cluster
         self._requests = requests
         self._nodes = tuple(Node(node.name, cores=node.cores, memory=node.memory) for node in cluster.nodes.values())
+        self.originals = frozenset(cluster.guests)
         self._base = frozenset(guest.vmid for guest in cluster.guests.values() if not guest.template)
         self._seen: list[t.Any] = []
         self._lawful: t.Any = None
@@ -68,7 +71,12 @@ class Referee:
 
     def ours(self) -> list[SimulatedGuest]:
         """The VMs that controllers have made."""
-        return [guest for guest in self._cluster.guests.values() if guest.name in self._requests]
+        return [guest for guest in self._cluster.guests.values() if self._request_of(guest) is not None]
+
+    def _request_of(self, guest: SimulatedGuest) -> Request | None:
+        """What controllers want of a VM; None if it is not theirs."""
+        request = self._requests.get(guest.name)
+        return None if request is None or self._cluster.access.pool_of(guest.vmid) == TENANT else request
 
     def renamed(self, vmid: int, name: str) -> None:
         """Note that a human renames a guest: it is no longer one that controllers have made."""
@@ -203,7 +211,7 @@ class Referee:
         """A guest as it counts, whether it runs or not."""
         guest = self._cluster.guests[vmid]
         place: tuple[int, str, str] = (vmid, guest.name, guest.node)
-        request = self._requests.get(guest.name)
+        request = self._request_of(guest)
         if request is None:
             return Guest(*place, status="running", cores=1, memory=guest.maxmem, template=guest.template)
         # Which HA rules hold for it, Proxmox knows: those that it has joined.

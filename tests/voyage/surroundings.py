@@ -22,7 +22,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.database import Row, Transaction
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.sqlite import SQLiteDatabase
 
-from .actors import Actors, Process
+from .actors import Actor, Actors
 from .loop import Loop
 
 FORM = "application/x-www-form-urlencoded"
@@ -109,7 +109,8 @@ class Network:
     """Brings requests to the server. transport is what a session sends by.
 
     Attributes:
-        watch: is told of every answer: method, path, what was sent, the response, and whose request it was.
+        watch: is told of every answer: the request, the response, the births of the guests that the request was about
+            when it arrived, by VMID, and which thread has sent it.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class Network:
         self._weather = weather
         self._rng = rng
         self._log = log
-        self.watch: Callable[[str, str, Mapping[str, t.Any], t.Any, Process], None] = lambda *_answered: None
+        self.watch: Callable[[Request, t.Any, Mapping[int, int], Actor], None] = lambda *_answered: None
 
     def transport(self, _verify: object, timeout: float) -> Transport:
         return Transport(self, timeout)
@@ -135,7 +136,7 @@ class Network:
         if request.method != "GET":
             target = request.sent.get("target")
             self._log(f"{what} to {target}" if target else what)
-        delivered = self._delivered(request, delay, self._actors.process, is_lost=is_lost)
+        delivered = self._delivered(request, delay, self._actors.thread, is_lost=is_lost)
         answering = self._loop.create_task(delivered)
         self._actors.wait(answering.done, timeout)
         if not answering.done():
@@ -155,17 +156,19 @@ class Network:
         body = response.body if isinstance(response.body, bytes) else b""
         return Answer(response.status, response.reason or "", body, None, _date(int(self._actors.now)))
 
-    async def _delivered(self, request: Request, delay: float, sender: Process, *, is_lost: bool) -> t.Any:
+    async def _delivered(self, request: Request, delay: float, sender: Actor, *, is_lost: bool) -> t.Any:
         """The server's response. What is on its way arrives, whatever becomes of the process that has sent it: if that
         is killed, at once, as a network is faster than a new process.
         """
-        while delay > 0 and not sender.killed:
+        while delay > 0 and not sender.process.killed:
             await asyncio.sleep(min(delay, 0.5))
             delay -= 0.5
         if is_lost:
             return None
+        entries = self._server.cluster.log.entries
+        number = len(entries)
         response = await self._server._serve(t.cast("t.Any", request))
-        self.watch(request.method, request.path, request.sent, response, sender)
+        self.watch(request, response, entries[number]["guests"], sender)
         return response
 
 

@@ -24,11 +24,13 @@ RUNS: dict[str, Callable[[dict[str, t.Any], bool, Warn], dict[str, t.Any]]] = {
 """What the modules do: options, whether in check mode, and what takes warnings."""
 
 PLAN_FILE, APPLY = "plan_file", "apply"
+DRAIN = "node_drain"
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a controller is asked to do. names are the VMs, or the nodes, that it is about.
+    """What a controller is asked to do. names are the VMs, or the nodes, that it is about; state is
+    that of all its VMs, if it is not the one that each has in the end.
 
     The options plan_file and apply are names of files here.
     """
@@ -36,6 +38,7 @@ class Task:
     module: str = "qemu_schedule"
     names: tuple[str, ...] = ()
     options: dict[str, t.Any] = field(default_factory=dict)
+    state: str | None = None
 
     @property
     def in_check_mode(self) -> bool:
@@ -51,4 +54,5 @@ class Task:
         return replace(self, options={**self.options, APPLY: file})
 
     def __str__(self) -> str:
-        return " ".join([self.module, *self.names, *(f"{key}={value}" for key, value in self.options.items())])
+        options = self.options if self.state is None else {"state": self.state, **self.options}
+        return " ".join([self.module, *self.names, *(f"{key}={value}" for key, value in options.items())])

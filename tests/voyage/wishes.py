@@ -24,6 +24,13 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.modules import cluster_r
 
 NAMES = ("web-1", "web-2", "web-3", "web-4", "db-1", "db-2")
 VMIDS = {name: f"{200 + 10 * number}-{209 + 10 * number}" for number, name in enumerate(NAMES)}
+TEMPLATE = "golden"
+OPS = "ops"
+"""The pool of the controllers' VMs, where others have VMs, too."""
+
+TENANT = "tenant"
+"""The pool of those who have VMs of their own in the cluster."""
+
 NODES = ("pve1", "pve2", "pve3", "pve4")
 VM_OPTIONS = one_vm_argument_spec()
 MODULES: dict[str, t.Any] = {
@@ -65,10 +72,11 @@ def cluster(*, roomy: bool, ruled: bool = False) -> dict[str, t.Any]:
         "guests": [
             {"vmid": 100, "name": "base", "node": "pve2", "type": "lxc", "cores": 1, "memory": 64,
              "status": "running", "config": {"rootfs": "shared:vm-100-disk-0,size=8G"}},
-            {"vmid": 9000, "name": "golden", "node": "pve1", "cores": 1, "memory": 2048, "template": True,
+            {"vmid": 9000, "name": TEMPLATE, "node": "pve1", "cores": 1, "memory": 2048, "template": True,
              "disks": {"scsi0": "shared:4"}, "config": {"net0": "virtio,bridge=vmbr0"}},
             *([mail] if ruled else []),
         ],
+        "pools": [OPS, TENANT],
         "ha": rules if ruled else {},
     }  # fmt: skip
 
@@ -77,7 +85,7 @@ def wanted(name: str, *, roomy: bool, ruled: bool) -> dict[str, t.Any]:
     """What a task says of a VM. The databases are small, and kept apart; web-3 is a clone."""
     body: dict[str, t.Any] = {"name": name, "state": "started", "cores": 1, "memory": 2048 if "web" in name else 128}
     if name == "web-3":
-        return {**body, "clone": "golden"}
+        return {**body, "clone": TEMPLATE}
     if ruled and name in HA_RULES:
         body["ha"] = {"state": "started", "rule": HA_RULES[name]}
     elif roomy and name in ("web-2", "db-1"):
