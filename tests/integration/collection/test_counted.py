@@ -76,9 +76,10 @@ def test_host__has_groups_variables_and_how_to_log_in(planner: Controller) -> No
             },
         ],
     )
+    variables = {"ansible_user": "admin", "ansible_host": "192.0.2.5", "http_port": 8080}
     assert [vm["host"] for vm in result["vms"]] == [
-        {"groups": ["shop"], "vars": {"ansible_user": "admin", "ansible_host": "192.0.2.5", "http_port": 8080}},
-        {"name": "web-1", "groups": [], "vars": {"ansible_user": "me"}},
+        {"name": "web-1", "groups": ["shop"], "vars": variables},
+        {"name": "web-2", "groups": [], "vars": {"ansible_user": "me"}},
     ]
 
 

@@ -19,7 +19,7 @@ STATIC = "[prod]\ndb-prod ansible_host=192.0.2.5 ansible_password=hunter2\n"
 def test_vm_that_is_named_by_its_vmid__is_a_host_of_its_own(
     ansible: Ansible, texts: list[str], trace: Path, tmp_path: Path
 ) -> None:
-    names = ["db-prod", "prod", *texts]
+    names = ["db-prod", "prod", "all", "localhost", "twin", "twin", "plain", *texts]
     agent = {"interfaces": [{"name": "e", "ip-addresses": [{"ip-address": "203.0.113.66"}]}]}
     description = {
         "nodes": [{"name": "pve1", "cores": 64, "memory": 65536}],
@@ -61,6 +61,7 @@ def test_vm_that_is_named_by_its_vmid__is_a_host_of_its_own(
     hosts = json.loads((tmp_path / "hosts.json").read_text(encoding="utf-8"))
     groups = json.loads((tmp_path / "groups.json").read_text(encoding="utf-8"))
     assert hosts["db-prod"] == "192.0.2.5"
-    assert hosts["db-prod_100"] == hosts["prod_101"] == "203.0.113.66"
+    ours = {"db-prod_100", "prod_101", "all_102", "localhost_103", "twin_104", "twin_105", "plain"}
+    assert {hosts[name] for name in ours} == {"203.0.113.66"}
     assert groups["prod"] == ["db-prod"]
     assert len(hosts) == len(names) + 1

@@ -125,9 +125,17 @@ def test_a_recording_that_is_nested_too_deep__is_an_invalid_snapshot(tmp_path: P
         RecordedReader.from_file(str(file))
 
 
-@pytest.mark.parametrize("path", ["/dev/zero", "a\0b", "/no/such/file", "/"])
-def test_what_is_no_plain_file__is_not_read_as_a_recording(path: str) -> None:
-    with pytest.raises(InvalidSnapshot, match="there is no such file"):
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("/dev/zero", "it is not a regular file"),
+        ("a\0b", "embedded null byte"),
+        ("/no/such/file", "No such file or directory"),
+        ("/", "it is not a regular file"),
+    ],
+)
+def test_what_is_no_plain_file__is_not_read_as_a_recording(path: str, why: str) -> None:
+    with pytest.raises(InvalidSnapshot, match=f"as JSON: {why}"):
         RecordedReader.from_file(path)
 
 
