@@ -20,8 +20,10 @@ _USER_INFO = re.compile(r"(?:.*//)?(.*)@", re.DOTALL)
 _VALUE = r"""(?:"([^"]+)|'([^']+)|([^\s,;}\]]+))"""
 """A value in YAML, or after an equals sign."""
 
-_PASTED = re.compile(r"[=:\s](.+)|([0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12})", re.DOTALL)
-"""What follows the name of a token, and the form of Proxmox's secrets."""
+_TOKEN = re.compile(r"(?:[^\s:/!,;=]+@[\w.-]+!)?[A-Za-z][\w.-]*")
+_USER = re.compile(r"[^\s:/!,;]+@[\w.-]+")
+_SECRET = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+"""The form of the secrets that Proxmox makes."""
 
 
 def secret_names(spec: Spec) -> frozenset[str]:
@@ -93,16 +95,15 @@ def _user_info(text: str) -> Iterator[str]:
         yield from filter(None, {found[1], found[1].partition(":")[2]})
 
 
-def _pasted(text: str) -> Iterator[str]:
-    """Yield what was pasted behind the name of a token or of a user."""
-    for found in _PASTED.finditer(text):
-        yield (found[1] or found[2]).strip()
+def _unless(form: re.Pattern[str]) -> Callable[[str], Iterable[str]]:
+    """Return a function that yields a text which is not of the form: a secret may have been pasted into it."""
+    return lambda text: () if form.fullmatch(text) and not _SECRET.fullmatch(text) else (text,)
 
 
 _PARTS: Mapping[str, Callable[[str], Iterable[str]]] = {
     "api_host": _user_info,
-    "api_token_id": _pasted,
-    "api_user": _pasted,
+    "api_token_id": _unless(_TOKEN),
+    "api_user": _unless(_USER),
     "reservations": passwords_in,
 }
 """The options that are no secrets, but may contain one."""

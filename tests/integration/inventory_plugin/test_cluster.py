@@ -385,6 +385,17 @@ def test_inventory__evaluates_templates_in_the_connection(inventory: Inventory, 
     assert list(hosts(listed)) == ["proxy"]
 
 
+def test_inventory__takes_no_password_of_the_environment_beside_a_token_of_the_source(
+    inventory: Inventory, cluster: SimulatedCluster
+) -> None:
+    token = {"api_user": cluster.token_user, "api_token_id": cluster.token_id, "api_token_secret": cluster.token_secret}
+    env = {"PROXMOX_PASSWORD": "of another cluster", "PROXMOX_TOKEN_ID": "", "PROXMOX_TOKEN_SECRET": ""}
+    assert list(hosts(inventory(env, **token, types=["lxc"]))) == ["proxy"]
+    password = {"api_user": cluster.user, "api_password": cluster.password}
+    env = {"PROXMOX_TOKEN_ID": "other", "PROXMOX_TOKEN_SECRET": "of-another-cluster"}
+    assert list(hosts(inventory(env, **password, types=["lxc"]))) == ["proxy"]
+
+
 def test_inventory__trusts_the_systems_authorities_where_ca_path_is_empty(
     inventory: Inventory, cluster: SimulatedCluster
 ) -> None:
