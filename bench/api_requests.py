@@ -1,15 +1,27 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Counts the API requests to create a VM, and those of a re-run that changes nothing."""
+"""Counts the API requests to create a VM, those of a re-run that changes nothing, and those of changes."""
 
 from __future__ import annotations
 
+import typing as t
 from contextlib import ExitStack
 
 from . import shapes
 from .playbooks import Controller, Task, controller
 from .report import Cell, Section, Table, ratio
+
+CHANGES: dict[str, dict[str, t.Any]] = {
+    "change its config": {"cores": 2, "update": True},
+    "change it and grow a disk": {"cores": 3, "scsi": {"scsi0": {"size": 16}}, "update": True},
+    "start it": {"state": "started"},
+    "stop it": {"state": "stopped", "force": True},
+    "delete it": {"state": "absent"},
+}
+"""What is done with an existing VM, one after the other."""
+
+CONFIGS = ("/config", "/pending")
 
 SETTLING_SECONDS = 35
 """Seconds until a cluster is quiet: three rounds of Proxmox's statistics after the end of the last task."""
@@ -31,12 +43,23 @@ def measure(quick: bool) -> Section:
         ["nodes", "at once", "quiet", "2 + V", "proxmox_kvm", "ratio"],
         notes=["At once: right after the creates, while Proxmox still shows VMs without names and sizes."],
     )
+    changing = Table(
+        "API requests to change an existing VM",
+        ["task", "requests", "+ polls", "writes", "reads that prove"],
+        notes=[
+            "Reads that prove: of the VM's config, beyond the one that compares it with its request.",
+            "Each write needs at most one, as its proof that the VMID still belongs to that VM.",
+            "The first change of the config needs none: it carries the digest of the config that was compared.",
+            "One more read checks that a VM may be deleted.",
+        ],
+    )
     names = [f"web-{number}" for number in range(vms)]
     with ExitStack() as stack:
         clusters = {nodes: stack.enter_context(controller(nodes)) for nodes in ((3,) if quick else (3, 16, 50))}
         for nodes, ansible in clusters.items():
             ansible.cluster.advance(SETTLING_SECONDS)
             creating.rows.append(_create(ansible, nodes))
+        changing.rows.extend(_change(clusters[3], task, options) for task, options in CHANGES.items())
         at_once = {}
         for nodes, ansible in clusters.items():
             ansible.run(shapes.ours_many(names, parallel_creates=16))
@@ -46,7 +69,7 @@ def measure(quick: bool) -> Section:
             quiet = _unchanged(ansible, shapes.ours_many(names))
             peer = _unchanged(ansible, shapes.peer_loop(names, nodes))
             again.rows.append([nodes, at_once[nodes], quiet, 2 + vms, peer, ratio(peer, quiet)])
-    return Section("requests", [creating, again])
+    return Section("requests", [creating, again, changing])
 
 
 def _create(ansible: Controller, nodes: int) -> list[Cell]:
@@ -55,6 +78,15 @@ def _create(ansible: Controller, nodes: int) -> list[Cell]:
     peer = ansible.run(shapes.peer("peer", shapes.by_hand(0, nodes)))
     counts = [count for run in (first, later, peer) for count in (len(run.requests), run.polls)]
     return [nodes, *counts, ratio(len(peer.requests), len(later.requests))]
+
+
+def _change(ansible: Controller, task: str, options: dict[str, t.Any]) -> list[Cell]:
+    """Change the VM that was created first, when the cluster is quiet."""
+    ansible.cluster.advance(SETTLING_SECONDS)
+    run = ansible.run(shapes.ours(name="first", **options))
+    writes = [entry for entry in run.requests if entry["method"] != "GET"]
+    reads = [entry for entry in run.requests if entry["method"] == "GET" and entry["path"].endswith(CONFIGS)]
+    return [task, len(run.requests), run.polls, len(writes), len(reads) - 1]
 
 
 def _unchanged(ansible: Controller, task: Task) -> int:
