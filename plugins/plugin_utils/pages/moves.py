@@ -48,6 +48,7 @@ def moves(result: Data, *, plan_only: bool) -> dict[str, t.Any]:
         "moves": rows,
         "states": {state: count for state, count in sorted(states.items()) if state != PLANNED},
         "stuck": result.get("stuck", plan["stuck"]),
+        "stays": result.get("stays", ()),
         "nodes": nodes,
         "unchanged": len(courses) - len(nodes),
         "over": any(

@@ -176,6 +176,12 @@ def test_plan_alone__has_a_page_and_tells_of_guests_that_stay() -> None:
     assert "Plan: nothing was written" in page
 
 
+def test_guests_that_may_stay__are_listed() -> None:
+    stays = [{"vmid": 130, "name": "archive", "node": "pve1"}, {"vmid": 131, "name": "<b>", "node": "pve1"}]
+    page = html_page({**moves_result(3, 5), "stays": stays})
+    assert "archive (130) on pve1, &lt;b&gt; (131) on pve1." in page
+
+
 def test_result_without_moves__has_a_page() -> None:
     result = moves_result(1, 5, done=False, stuck=0)
     result["plan"].update(moves=[])
