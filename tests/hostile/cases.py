@@ -120,8 +120,16 @@ MOVES: Mapping[str, Mapping[str, t.Any]] = {
         "max_moves": 5,
         "max_transfer": 1.5,
         "rules": [{"type": "anti-affinity", "name": "web-.*"}],
+        "stays": [{"name": "db-[0-9]", "tags": ["big"], "status": "stopped", "type": "qemu"}],
+        "move_pinned": True,
     },
-    "cluster_rebalance": {**CONNECTION, "goals": ["repair", "balance"], "threshold": 0.2, "margin": 0.02},
+    "cluster_rebalance": {
+        **CONNECTION,
+        "goals": ["repair", "balance"],
+        "threshold": 0.2,
+        "margin": 0.02,
+        "cooldown": 600,
+    },
 }
 """A task of each module that moves guests. These read no recording."""
 

@@ -42,6 +42,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.mo
     changes_since,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.rebalancing import goals_of
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.staying import exemptions
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.plugin_config import profiles_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.rules import (
     facts_of,
@@ -83,7 +84,7 @@ def sealed(document: t.Any, rng: random.Random) -> bytes:
 def progress(rng: random.Random, folder: Path) -> None:
     """The file in which a module tells of its moves."""
     good = {"done": 1, "total": 2, "name": "web-1", "vmid": 101, "from": "pve1", "to": "pve2", "outcome": "moved"}
-    good |= {"seconds": 4.0, "error": None}
+    good |= {"seconds": 4.0, "error": None, "identity": {"name": "web-1", "node": "pve1", "kind": "qemu", "ctime": 1}}
     line = json.dumps(changed({"line": good}, rng, 2).get("line"))
     file, shown = folder / "moves", list[str]()
     with following(file, shown.append, move_line):
@@ -100,6 +101,8 @@ def check_options(params: Mapping[str, t.Any]) -> str:
     facts_of(params.get("nodes"))(SNAPSHOT.nodes)
     if "goals" in params:
         goals_of(params)
+    if "stays" in params:
+        exemptions(params)
     return ""
 
 
