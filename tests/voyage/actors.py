@@ -31,6 +31,7 @@ class Process:
         frozen_until: it does nothing before this moment.
         interrupted: whether its main thread is to be interrupted at its next step.
         deaf: whether it ignores signals, as modules do after the first one.
+        abandoned: whether the process that it works for has ended.
         actors: those of its threads that have not ended.
     """
 
@@ -42,6 +43,7 @@ class Process:
     killed: bool = False
     interrupted: bool = False
     deaf: bool = False
+    abandoned: bool = False
     actors: list[Actor] = field(default_factory=list)
 
     @property

@@ -16,6 +16,8 @@ from simulated_cluster.migration.terms import Options
 from simulated_cluster.migration.worker import Migration
 from simulated_cluster.model import Guest
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.stopping import LOOK_EVERY
+
 from .actors import Process
 from .tasks import Task
 from .wishes import NAMES, NODES
@@ -54,6 +56,7 @@ class Chaos:
         # Of their own, so that the other draws of a seed do not depend on them.
         self._wills = random.Random(history.seed + 4)
         self._renames = random.Random(history.seed + 2)
+        self._abandons = random.Random(history.seed + 3)
         self._renamed: set[int] = set()
         self._control = Control(history.cluster)
         self._next = 0.0
@@ -206,8 +209,17 @@ class Chaos:
 
     def _interrupt(self) -> None:
         if process := self._one():
+            if self._abandons.random() < 0.5:
+                self._abandon(process)
+                return
             self._history.log(f"{process.name} is interrupted")
             process.interrupt()
+
+    def _abandon(self, process: Process) -> None:
+        """End what the controller works for. It notices that when it is about to write, and a little later anyway."""
+        self._history.log(f"nobody waits for {process.name} any more")
+        process.abandoned = True
+        self._later(0.0, LOOK_EVERY, process.interrupt)
 
     # --- the cluster and the ledger ---
 

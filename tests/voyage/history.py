@@ -22,6 +22,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservation
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.ledger import Ledger
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.records import Durations
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import access as access_module
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import stopping
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves import planning as planning_module
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import (
     plugin_config as config_module,
@@ -92,6 +93,7 @@ class History:
         records.os = substitutes.System(self.actors, self.processes)  # type: ignore[assignment]
         records._process_space = lambda: self.actors.process.host  # type: ignore[assignment]
         records._start_time = lambda pid: "" if self.processes[pid].ended else str(pid)  # type: ignore[assignment]
+        stopping._starters = lambda _pid, _ids: substitutes.Starters(self.actors.process)  # type: ignore[assignment]
         self.secret = self.cluster.access.users["automation@pve"].tokens["ansible"].secret
         self._folder = tempfile.TemporaryDirectory(prefix="voyage-")
         self.chaos = Chaos(self)

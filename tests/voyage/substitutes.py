@@ -233,6 +233,16 @@ class System:
         return getattr(os, name)
 
 
+class Starters:
+    """In place of the processes that a run works for."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    def have_ended(self) -> bool:
+        return self._process.abandoned
+
+
 class Signal:
     """In place of the module signal: a thread that leaves signals to the first one is that one here."""
 

@@ -131,6 +131,8 @@ class Network:
         """Send a request, and wait for its answer."""
         chance, weather = self._rng.random, self._weather
         what = f"{request.method} {request.path.removeprefix('/api2/json')}"
+        if request.method != "GET" and self._actors.process.abandoned:
+            raise AssertionError(f"{self._actors.process.name} sends {what}, although nobody waits for it")
         is_late, is_lost = chance() < weather.late, chance() < weather.lost_before
         delay = chance() * (5 if is_late else weather.latency)
         if request.method != "GET":
