@@ -306,6 +306,7 @@ class Run:
         all_or_nothing = self._all_or_nothing and not self.wrote
         placement = self._placer.place(due, all_or_nothing=all_or_nothing, reserve=self._writes)
         self.warnings.extend(text for text in placement.doubts if text not in self.warnings)
+        self._warn_of_idle_selectors(due, placement)
         for job in due:
             if job.state is not State.DECIDED or job.decision is None:
                 continue
@@ -318,6 +319,16 @@ class Run:
             if job.nameless and not self._writes:
                 job.warn(unclear(job.nameless))
         return placement
+
+    def _warn_of_idle_selectors(self, due: Sequence[Job], placement: Placement) -> None:
+        ruled = [job for job in due if job.decision and (job.asked.affinity or job.asked.topology_spread)]
+        if not ruled:
+            return
+        from .idle_selectors import IdleSelectors
+
+        idle = IdleSelectors(placement.before.guests, [job.entry.request for job in self.jobs])
+        for job in ruled:
+            job.warn(*idle.cautions(job.entry.request))
 
     def _plan(self, due: Sequence[Job], placement: Placement) -> None:
         """Plan the changes to existing VMs, each from its current config, and fail those that would be refused."""

@@ -268,6 +268,17 @@ class Stage:
         drives = {"net": {"net0": "virtio,bridge=vmbr0"}, "ide": {"ide2": "shared:cloudinit"}}
         return self.run(name=None, vms=pair, address_pools=pools, addresses={"ipconfig0": "lan"}, **drives)
 
+    def other_pool(self) -> Result:
+        self.cluster.add_guest(vmid=150, name="web-1", node="pve1", memory=512, pool="web")
+        self.cluster.advance(60)
+        return self.run(pool="shop")
+
+    def vm_not_known(self) -> Result:
+        self.cluster.set_node("pve2", online=False)
+        self.cluster.advance(400)
+        self.cluster.fault(method="GET", path="/cluster/backup", status=403, message="Permission check failed")
+        return self.run()
+
     def _until_asked(self, method: str, end: str) -> None:
         until(lambda: any(r["method"] == method and r["path"].endswith(end) for r in self.cluster.requests()))
 
@@ -312,6 +323,8 @@ PROVOCATIONS: dict[str, Callable[[Stage], Result]] = {
     "RemovalRefused": Stage.removal_refused,
     "AddressConflict": Stage.address_conflict,
     "NoAddressAvailable": Stage.no_address_available,
+    "OtherPool": Stage.other_pool,
+    "VMNotKnown": Stage.vm_not_known,
 }
 
 

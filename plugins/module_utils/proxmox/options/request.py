@@ -9,7 +9,7 @@ import re
 import typing as t
 from collections.abc import Iterable, Iterator, Mapping
 
-from ...engine.texts import hint
+from ...engine.texts import alike, hint
 from ...errors import InvalidRequest
 from ...model import MIB, VMID_MAX, VMID_MIN, Decision, Request, Storage
 from .contradictions import check_contradictions, unread_cloud_init
@@ -22,6 +22,8 @@ from .values import invalid, number, such_as
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
 _NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _OWN_KEY = re.compile(r"([^/]*\.)?qemu-scheduler/.*")
+_OWN_WORD = re.compile(r"q?emu|sched", re.IGNORECASE)
+"""What a misspelt prefix of the scheduler still has, and one of a plugin of the user hardly."""
 # Options and the context keys with the same meaning.
 _CONTEXT_KEYS = {
     "node_regex": "node.qemu-scheduler/regex",
@@ -176,6 +178,8 @@ def _context(params: Mapping[str, t.Any]) -> dict[str, str]:
             raise InvalidRequest(
                 f"context: unknown key {key!r}; known keys: {', '.join(known)}{hint(known, key)}", option="context"
             )
+        if key not in known and (meant := alike(known, key)) is not None and _OWN_WORD.search(key):
+            raise InvalidRequest(f"context: unknown key {key!r}; did you mean {meant}?", option="context")
     for option, key in _CONTEXT_KEYS.items():
         given = params.get(option)
         if given is not None and key in context and context[key] != given:

@@ -157,6 +157,12 @@ def selector_of(body: Fields) -> Selector:
     """The VMs that a rule selects. Raises InvalidRequest for a rule that selects none by anything."""
     if not any(key in body for key in SELECTOR):
         raise InvalidRequest(f"{body.where}: selects no VMs, expected at least one of {', '.join(SELECTOR)}")
+    for key in ("name", "pool", "group"):
+        # Ansible makes a text of a list, which is a pattern for one letter.
+        if re.fullmatch(r"\[\s*(?:'.*'|\".*\")?\s*\]", str(body.body.get(key) or "")):
+            raise invalid(
+                body.path(key), body.body[key], "a text, not a list; for several names, a pattern: (web|db)-.*"
+            )
     return Selector(
         name=body.pattern("name"),
         tags=frozenset(body.texts("tags")),

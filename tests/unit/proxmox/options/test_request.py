@@ -99,6 +99,8 @@ def test_name_that_proxmox_refuses__is_refused(name: str) -> None:
         ),
         ({"name": "x", "context": {"nod.qemu-scheduler/regex": "a"}}, "context: unknown key 'nod.qemu.*vmid.*/regex"),
         ({"name": "x", "context": {"qemu-scheduler/regex": "a"}}, "context: unknown key"),
+        ({"name": "x", "context": {"node.qemu-schedular/regex": "a"}}, "did you mean node.qemu-scheduler/regex"),
+        ({"name": "x", "context": {"node.quemu-scheduler/regex": "a"}}, "did you mean node.qemu-scheduler/regex"),
     ],
 )
 def test_options_that_contradict__are_refused(params: dict[str, t.Any], expected: str) -> None:
