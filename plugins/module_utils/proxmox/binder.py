@@ -36,6 +36,7 @@ from .making import (
     NotStarted,
     Unknown,
     described,
+    merged,
     to_its_end,
 )
 from .options.drives import drive_size
@@ -191,7 +192,7 @@ class Binder(Leftovers):
         if ending.has_steps or imported:
             self.update(node, guest, adjustment.changes, adjustment.resizes, adjustment.moves)
             return ending
-        changes = _merged(adjustment.changes, ending.unmarking)
+        changes = merged(adjustment.changes, ending.unmarking)
         self.update(node, guest, changes, adjustment.resizes, adjustment.moves)
         return replace(ending, marked=False)
 
@@ -385,12 +386,6 @@ def _mark(sent: dict[str, t.Any], ending: Ending) -> None:
 def _without_tags(sent: dict[str, t.Any], ending: Ending) -> tuple[Ending, dict[str, t.Any]]:
     """Remove the tags from sent; return the ending of a VM that gets them afterwards, and the change that sets them."""
     return replace(ending, marked=True), {"tags": sent.pop("tags")}
-
-
-def _merged(changes: Mapping[str, t.Any], more: Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Return both changes as one; C(delete) lists the keys that either of them unsets."""
-    unset = [each["delete"] for each in (changes, more) if each.get("delete")]
-    return {**changes, **more, **({"delete": ",".join(unset)} if unset else {})}
 
 
 def _growing(resizes: Mapping[str, int], config: Mapping[str, t.Any]) -> tuple[dict[str, int], tuple[str, ...]]:

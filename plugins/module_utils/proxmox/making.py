@@ -88,6 +88,12 @@ def described(config: Mapping[str, t.Any], description: str) -> dict[str, t.Any]
     return {**rest, "description": description} if description else rest
 
 
+def merged(changes: Mapping[str, t.Any], more: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Return both changes as one; C(delete) lists the keys that either of them unsets."""
+    unset = [each["delete"] for each in (changes, more) if each.get("delete")]
+    return {**changes, **more, **({"delete": ",".join(unset)} if unset else {})}
+
+
 # --- how binding can end ---
 
 

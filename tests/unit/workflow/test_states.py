@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.converger import power_action
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.plan import power_action
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import (
     STATES,
     require_creatable,

@@ -35,13 +35,13 @@ from ...proxmox.options.drift import ChangeSet, clone_adjustments, compare
 from ...proxmox.options.drive_changes import obstacle_to_move
 from ...proxmox.options.request import traits_of
 from ...proxmox.outcomes import is_paused, is_shutdown_timeout, lock_named
-from ...proxmox.pending import APPLIED_AT_ONCE, StoredConfig, read_pending, read_stored_config
+from ...proxmox.pending import StoredConfig, read_pending, read_stored_config
 from ..lasting import with_tags
 from ..options.entries import NOT_CREATED, PAUSED, Entry
 from .ha import ha_drift
 from .hints import Hints
 from .matching import abandoned
-from .plan import RENEWING, Carried, ExistingPlan
+from .plan import RENEWING, Carried, ExistingPlan, power_action
 
 if t.TYPE_CHECKING:
     from ...proxmox.binder import Binder
@@ -50,9 +50,6 @@ if t.TYPE_CHECKING:
 
 
 POOL = "pool"
-
-HIBERNATED = frozenset({"suspended", "suspending"})
-"""The locks of a VM whose memory is on disk, or is being written there."""
 
 UNHINDERED = {"start": "suspended", "delete": "suspended", "pause": "backup", "resume": "backup"}
 """The lock with which Proxmox VE does an action all the same; a VM that has another lock is refused."""
@@ -146,7 +143,7 @@ class Converger:
             plan.actions.insert(0, "stop")
         elif power is not None:
             plan.actions.append(power)
-        elif _is_rebooted(plan):
+        elif plan.is_rebooted:
             plan.actions.append("reboot")
         return plan
 
@@ -389,14 +386,6 @@ def _with_fixed_disks(
     )
 
 
-def _is_rebooted(plan: ExistingPlan) -> bool:
-    """Whether a running VM has to be rebooted for pending changes, or possibly for those of its update."""
-    if plan.entry.apply_pending != "reboot" or plan.status != "running":
-        return False
-    changed = {*plan.changes.parameters, *plan.changes.delete} if "update" in plan.actions else set()
-    return bool(plan.pending or changed - APPLIED_AT_ONCE)
-
-
 def missing_pool(reader: Reader, pool: str) -> str | None:
     """Return the error text if a pool does not exist; None if it exists, or if this user cannot tell."""
     try:
@@ -408,23 +397,3 @@ def missing_pool(reader: Reader, pool: str) -> str | None:
             raise
         return f"pool {pool!r} does not exist"
     return None
-
-
-def power_action(label: str, state: str, status: str, lock: str | None) -> str | None:
-    """Return the action that brings an existing VM to a state: start, stop, resume, restart, pause, suspend, or None.
-
-    status is the word of Proxmox VE for the VM's current state. Raises InvalidRequest if the VM cannot be brought
-    there.
-    """
-    off = status in OFF
-    if state == "started":
-        return "start" if off else "resume" if status == PAUSED else None
-    if state == "stopped":
-        return None if off else "stop"
-    if state == "restarted":
-        return "start" if off else "restart"
-    if state not in NOT_CREATED or (state == "suspended" and lock in HIBERNATED):
-        return None
-    if off:
-        raise InvalidRequest(f"state: {label} does not run, and only a VM that runs can be {state}")
-    return "suspend" if state == "suspended" else None if status == PAUSED else "pause"

@@ -16,9 +16,9 @@ from ...proxmox.making import described
 from ...proxmox.options.drift import ChangeSet
 from ...proxmox.options.kinds import STARTUP
 from ...proxmox.options.request import option_cautions
-from ...proxmox.pending import Pending
+from ...proxmox.pending import APPLIED_AT_ONCE, Pending
 from ...proxmox.unfinished import Unfinished
-from ..options.entries import PAUSED, Entry
+from ..options.entries import NOT_CREATED, PAUSED, Entry
 from .ha import HA, HADrift
 
 STATUS_AFTER = {
@@ -30,6 +30,9 @@ STATUS_AFTER = {
     "suspend": "stopped",
 }
 """The status of a VM after an action that changes it."""
+
+HIBERNATED = frozenset({"suspended", "suspending"})
+"""The locks of a VM whose memory is on disk, or is being written there."""
 
 RENEWING = frozenset({"stop", "reboot", "restart", "suspend"})
 """Actions after which a running VM uses its complete config."""
@@ -122,6 +125,14 @@ class ExistingPlan:
         """Whether any of the drift, but for the node, was changed in the VM as it was found after an error."""
         before, now = ({key: change["old"] for key, change in plan.changes.changes.items()} for plan in (self, found))
         return before != now or (self.ha is not None and self.ha.has_begun(found.ha))
+
+    @property
+    def is_rebooted(self) -> bool:
+        """Whether a running VM has to be rebooted for pending changes, or possibly for those of its update."""
+        if self.entry.apply_pending != "reboot" or self.status != "running":
+            return False
+        changed = {*self.changes.parameters, *self.changes.delete} if "update" in self.actions else set()
+        return bool(self.pending or changed - APPLIED_AT_ONCE)
 
     @property
     def config_after(self) -> Mapping[str, t.Any]:
@@ -219,6 +230,26 @@ class ExistingPlan:
     def _pending_text(pending: Pending) -> dict[str, str]:
         """The line of a diff that tells what is pending."""
         return {"pending": _listed(pending)} if pending else {}
+
+
+def power_action(label: str, state: str, status: str, lock: str | None) -> str | None:
+    """Return the action that brings an existing VM to a state: start, stop, resume, restart, pause, suspend, or None.
+
+    status is the word of Proxmox VE for the VM's current state. Raises InvalidRequest if the VM cannot be brought
+    there.
+    """
+    off = status in OFF
+    if state == "started":
+        return "start" if off else "resume" if status == PAUSED else None
+    if state == "stopped":
+        return None if off else "stop"
+    if state == "restarted":
+        return "start" if off else "restart"
+    if state not in NOT_CREATED or (state == "suspended" and lock in HIBERNATED):
+        return None
+    if off:
+        raise InvalidRequest(f"state: {label} does not run, and only a VM that runs can be {state}")
+    return "suspend" if state == "suspended" else None if status == PAUSED else "pause"
 
 
 def _listed(pending: Pending) -> str:
