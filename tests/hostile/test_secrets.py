@@ -9,6 +9,7 @@ import json
 import random
 import typing as t
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +52,12 @@ def nested(spec: dict[str, t.Any]) -> Iterator[tuple[str, t.Any]]:
         for inner, shape in values(inner_spec):
             body = {"name": "x", **beside, inner: shape}
             yield option, [body] if details["type"] == "list" else body
+
+
+@pytest.fixture(autouse=True)
+def _in_an_own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Options that name files get shapes that are names of files, too."""
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize("module", MODULES)
