@@ -139,11 +139,11 @@ def test_vm_whose_owner_has_copied_the_marks_of_the_former_one__is_another_one(
 
 
 def test_vm_that_was_only_changed_by_others__is_updated(cluster: SimulatedCluster, controller: Controller) -> None:
-    """A change by others makes the digest another one, and switching off vmgenid one of its marks."""
+    """A change by others makes the digest another one, and another UUID one of its marks."""
     cluster.add_guest(vmid=200, name="app", **RUNNING)
 
     def meanwhile() -> None:
-        cluster.set_guest(200, config={"description": "edited by hand", "vmgenid": None})
+        cluster.set_guest(200, config={"description": "edited by hand", "smbios1": None})
 
     result = during_a_creation(cluster, controller, [{"name": "app", "cores": 6, "update": True}], meanwhile)
 
