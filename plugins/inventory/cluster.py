@@ -328,7 +328,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
         # Which groups there are follows from expressions about hosts, so it is known only when these have names.
         additions = self._composed(host_names(guests, is_taken, always_long=always), guests, inventory)
-        groups = [name for name in additions.own_groups() if name in additions.hosts]
+        # No group keeps a guest from the name that it has with its VMID: there is no such group then.
+        own = {each["proxmox_name"] for each in guests}
+        groups = [name for name in additions.own_groups() if name in additions.hosts and name in own]
         names = host_names(guests, is_taken, always_long=always)
         if groups:
             additions = self._composed(names, guests, inventory)

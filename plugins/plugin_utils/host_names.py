@@ -24,6 +24,9 @@ _LONGEST = 63
 _DNS_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}")
 _OTHER = re.compile(r"[^A-Za-z0-9.-]")
 
+LOOPBACK = frozenset({"localhost4", "localhost6", "ip6-localhost", "ip6-loopback", "loopback"})
+"""What many systems call the controller as well."""
+
 GROUPS = frozenset({"all", "ungrouped"})
 """The groups of every inventory."""
 
@@ -58,17 +61,22 @@ def _means_nothing_else(name: str) -> bool:
     return (
         _DNS_NAME.fullmatch(name) is not None
         and name not in GROUPS | MAGIC
-        and name.casefold().partition(".")[0] not in LOCALHOST
+        and name.casefold().partition(".")[0] not in _controller()
         and not name.startswith("ansible")
         and not is_reserved_name(name)
         and not _is_address(name)
     )
 
 
+def _controller() -> set[str]:
+    """The names by which this machine reaches itself, without their domains."""
+    return {*LOCALHOST, *LOOPBACK, socket.gethostname().casefold().partition(".")[0]}
+
+
 def _is_address(name: str) -> bool:
     """Whether a connection to the name goes to an IPv4 address, as also one to C(2130706433) or C(127.1) does."""
     try:
-        socket.inet_aton(name)
+        socket.inet_aton(name.rstrip("."))
     except OSError:
         return False
     return True

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,6 +29,7 @@ prod
 
 NAMES = [
     "all", "ungrouped", "prod", "sites", "db-prod", "web1.example.com", "localhost", "localhost.localdomain", "vars",
+    "ip6-localhost", "127.0.0.1.", socket.gethostname(), f"{socket.gethostname()}.example.com",
     "hostvars", "omit", "groups", "tags", "ansible-host", "127.0.0.1", "127.1", "2130706433", "0x7f.1", "web", "twin",
     "twin", "plain",
 ]  # fmt: skip
@@ -39,7 +41,7 @@ CLUSTER = {
         {
             "vmid": 100 + number, "name": name, "node": "pve1", "memory": 512, "pool": "tenant",
             # Each tag is a group with these keyed_groups: of others, of itself as a parent, and in a circle.
-            "tags": ["web", "prod", "tagged", "all", "tenant", "plain_119"],
+            "tags": ["web", "prod", "tagged", "all", "tenant", "plain_119", "twin_100"],
             "config": {"ipconfig0": "ip=203.0.113.66/24", "ipconfig1": "ip=127.0.0.1/8"},
         }
         for number, name in enumerate(NAMES)
@@ -85,7 +87,7 @@ def test_guests__are_hosts_of_their_own_and_change_no_other(cluster: SimulatedCl
     assert not {group for group in listed if members(listed, group) & theirs.keys()} - before.keys()
     assert {each["ansible_host"] for each in ours.values()} == {"203.0.113.66"}, "loopback is the controller's own"
     told = " ".join(done.stderr.split())
-    assert "get their VMID as a suffix: 0x7f.1, 127.0.0.1, 127.1, 2130706433, all, ansible-host, db-prod" in told
+    assert "get their VMID as a suffix: 0x7f.1, 127.0.0.1, 127.0.0.1., 127.1, 2130706433, all, ansible-host" in told
     assert "the group prod is not made a child of tagged, because it has hosts of other sources" in told
 
 
@@ -98,6 +100,16 @@ def test_guests__have_their_vmid_in_all_names_if_the_user_says_so(cluster: Simul
     assert variables["db-prod"]["ansible_host"] == "192.0.2.5"
     assert "proxmox_vmid" not in variables["db-prod"]
     assert "as a suffix" not in done.stderr
+
+
+def test_guests__are_all_there_though_groups_are_named_like_their_hosts(
+    cluster: SimulatedCluster, ansible: Ansible
+) -> None:
+    options = {"keyed_groups": [{"key": "inventory_hostname", "separator": ""}], "groups": {"localhost": "true"}}
+    done = ansible("ansible-inventory", "--list", env=cluster.environment(), sources={"b.yml": options})
+    variables = json.loads(done.stdout)["_meta"]["hostvars"]
+    assert sorted(each["proxmox_vmid"] for each in variables.values()) == [100 + number for number in range(len(NAMES))]
+    assert "there is no group all_100, because a host has this name" in " ".join(done.stderr.split())
 
 
 def test_guests__are_one_host_in_sources_about_one_cluster(cluster: SimulatedCluster, ansible: Ansible) -> None:
