@@ -21,7 +21,7 @@ description:
     Ansible.
   - The plugin changes no other host, and no group except that it adds hosts to it.
   - Users who may edit a guest choose its name, tags, notes and addresses. These are values in expressions and
-    variables, and never evaluated as templates. Their control characters are escaped, for example C(\\x1b).
+    variables, and never evaluated as templates. Their control characters are escaped, for example C(\x1b).
   - Every host has the variables C(proxmox_vmid), C(proxmox_name), C(proxmox_type) (V(qemu) or V(lxc)), C(proxmox_node),
     C(proxmox_status), C(proxmox_pool), C(proxmox_tags), C(proxmox_cores), C(proxmox_memory) (MiB),
     C(proxmox_ha_state) and C(proxmox_lock). A variable without a value is null.
