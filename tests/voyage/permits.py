@@ -33,11 +33,15 @@ _LISTS = re.compile(r"/cluster/resources$|/nodes/[^/]+/(?:qemu|lxc)$")
 
 @dataclass(eq=False)
 class Permit:
-    """What one run may write to. seen are the births, by VMID, that it has read since it last listed all guests."""
+    """What one run may write to. seen are the births, by VMID, that it has read since it last listed all guests.
+
+    held are the names of which the plan that it applies has a guest: another one of that name is not that guest.
+    """
 
     task: Task
     births: set[int] = field(default_factory=set)
     seen: dict[int, set[int]] = field(default_factory=dict)
+    held: frozenset[str] = frozenset()
 
 
 class Exchange(t.NamedTuple):
@@ -82,6 +86,7 @@ class Permits:
         permit = self._runs[pid] = Permit(task)
         if APPLY in task.options:
             permit.births |= self._of_plans[task.options[APPLY]].births
+            permit.held = frozenset(self._called[birth] for birth in permit.births)
         if PLAN_FILE in task.options:
             self._of_plans[task.options[PLAN_FILE]] = permit
 
@@ -122,7 +127,7 @@ class Permits:
             permit.seen.setdefault(guest.vmid, set()).add(guest.birth)
             if permit.task.module == DRAIN and guest.node in permit.task.names:
                 self._on.setdefault(guest.node, set()).add(guest.birth)
-            if guest.name in permit.task.names and APPLY not in permit.task.options and not self.is_foreign(guest):
+            if guest.name in permit.task.names and guest.name not in permit.held and not self.is_foreign(guest):
                 permit.births.add(guest.birth)
 
     def _judge(self, permit: Permit, exchange: Exchange, proof: Mapping[int, int]) -> None:

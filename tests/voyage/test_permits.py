@@ -172,6 +172,16 @@ def test_guest__comes_back_to_a_node_if_it_was_there_as_that_was_drained(reused:
     assert (judged.permits.broken == []) == is_home
 
 
+def test_plan_that_is_applied__goes_on_with_what_there_was_not_when_it_was_made() -> None:
+    judged = Judged(WEB.keeping("plan.json"))
+    judged.send("GET", LIST)
+    judged.permits.begin(2, WEB.applying("plan.json"))
+    judged.put("web-1")
+    judged.send("GET", LIST, pid=2)
+    judged.send("POST", START, pid=2)
+    assert judged.permits.broken == []
+
+
 @pytest.mark.parametrize("reused", [False, True])
 def test_plan_that_is_applied__is_about_the_guests_of_when_it_was_made(reused: bool) -> None:
     judged = Judged(WEB.keeping("plan.json"))
