@@ -21,7 +21,6 @@ from ..proxmox.inventory.volumes import read_volumes
 from ..proxmox.options.drives import volumes_of
 from ..proxmox.options.kinds import NET
 from ..proxmox.options.request import create_parameters, named_by
-from .existing.converger import missing_pool
 from .job import Job, State
 
 
@@ -56,6 +55,8 @@ class Foresight:
     def _of_new(self, label: str, decision: Decision) -> list[str]:
         request = decision.request
         if request.pool is not None and request.pool not in self.snapshot.pools:
+            from .existing.converger import missing_pool
+
             missing = missing_pool(self.reader, request.pool)
             if missing is not None:
                 marks = {mark_of(node.name) for node in self.snapshot.nodes}

@@ -22,6 +22,7 @@ from ..proxmox.options.request import device_cautions, ha_cautions, option_cauti
 from ..reservations.lease import LeaseLost
 from .access import Access, OtherCluster
 from .existing.matching import unclear
+from .foresight import Foresight
 from .job import Job, State
 from .options.entries import Entry
 from .placing import Placement, Placer, decisions_of
@@ -359,8 +360,6 @@ class Run:
         """Refuse, before anything is written, what Proxmox VE would refuse as far as that can be foreseen."""
         if not any(job.state is State.DECIDED or (job.plan and "update" in job.plan.actions) for job in due):
             return
-        from .foresight import Foresight
-
         foresight = Foresight(ReadOnce(self._access.reader), placement.before, self._access.check_rights)
         for job in due:
             objection = foresight.objection(job)
