@@ -45,6 +45,8 @@ options:
         then looked up in the lists of backup jobs and guests without backup, which requires C(Sys.Audit) on C(/).
       - A VM that is identified by O(name) alone, and may be one of the VMs whose names remain unknown, is neither
         created nor regarded as removed. This is an error.
+      - A template that is identified by its name alone, and is in another pool than O(pool), is not cloned if one of
+        those VMs may be the template that is meant. This is an error.
       - V(true) treats such a VM as missing, with a warning. Two VMs of the same name may be the result. V(false) when
         this is not given.
     type: bool

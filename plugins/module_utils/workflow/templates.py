@@ -19,6 +19,7 @@ from ..proxmox.inventory.freshness import read_config
 from ..proxmox.options.contradictions import check_new, merged
 from ..proxmox.options.request import traits_of
 from ..proxmox.unfinished import unfinished
+from .existing.matching import is_silent
 from .options.entries import Entry
 from .options.sources import Clone
 from .sources import check_options, drives_from, sizes_from
@@ -96,7 +97,8 @@ def _sources(entry: Entry, clone: Clone, cluster: ClusterState) -> list[Guest]:
             f"clone: no VM {clone.called} exists, or this user cannot see it, for {entry.label}; "
             f"known templates: {templates}"
         )
-    found = _claimed(entry, clone, namesakes)
+    silent = [guest for guest in vms if is_silent(guest) and clone.vmid is None and clone.allows(guest)]
+    found = _claimed(entry, clone, namesakes, silent)
     nodes = {guest.node for guest in found}
     online = [guest for guest in found if (info := cluster.node(guest.node)) is not None and info.node.online]
     if not online:
@@ -106,11 +108,14 @@ def _sources(entry: Entry, clone: Clone, cluster: ClusterState) -> list[Guest]:
     return online
 
 
-def _claimed(entry: Entry, clone: Clone, namesakes: Sequence[Guest]) -> Sequence[Guest]:
+def _claimed(entry: Entry, clone: Clone, namesakes: Sequence[Guest], silent: Sequence[Guest]) -> Sequence[Guest]:
     """The guests that the task means, among those of the name.
 
     Everybody may give a name to a VM of their own. So the pool decides whose template it is: that of C(clone), else
     that of the VM, as only who may write to a pool can put a template there. Beside templates, plain VMs do not count.
+
+    C(silent) are guests whose names are not known, as their node has been offline for some minutes: one of them in
+    another pool may be the template that is meant.
     """
     found = [guest for guest in namesakes if clone.allows(guest)]
     if not found:
@@ -119,7 +124,16 @@ def _claimed(entry: Entry, clone: Clone, namesakes: Sequence[Guest]) -> Sequence
         )
     if clone.pool is None and entry.request.pool is not None:
         found = [guest for guest in found if guest.pool == entry.request.pool] or found
-    templates = [guest for guest in found if guest.template]
+    pools = {guest.pool for guest in found}
+    unknown = [guest for guest in silent if guest.pool not in pools]
+    if unknown and None not in pools and entry.request.pool not in pools and not entry.accept_unknown:
+        raise AmbiguousName(
+            f"clone: {_told(found)} is named {clone.called}, and so may be guests on nodes that cannot be reached, "
+            f"whose names are not known: {_told(unknown[:_TOLD])}, for {entry.label}. {_CHOOSE}, or set "
+            "accept_unknown=true"
+        )
+    # Of a guest on such a node, Proxmox VE does not tell either whether it is a template.
+    templates = [guest for guest in found if guest.template or guest.status == "unknown"]
     # Who may create guests outside of all pools may do so anywhere: such a VM is nobody's trap.
     if templates and not (_without_pool(found) and not _without_pool(templates)):
         found = templates

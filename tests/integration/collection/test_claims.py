@@ -175,6 +175,27 @@ def blind(cluster: SimulatedCluster) -> SimulatedCluster:
 
 
 @both_versions
+@pytest.mark.parametrize("names_are_told", [True, False])
+def test_template_that_may_be_on_a_dead_node__is_not_replaced_by_that_of_a_tenant(
+    controller: Controller, cluster: SimulatedCluster, names_are_told: bool
+) -> None:
+    cluster.add_guest(**template(9666, "pve2", pool="tenant"))
+    cluster.advance(60)
+    cluster.set_node("pve1", online=False)
+    cluster.advance(400)
+    if not names_are_told:
+        cluster.fault(method="GET", path="/cluster/backup", status=403, message="Permission check failed")
+    new = {"name": "web-9", "vmid": 900, "pool": "web"}
+    failed = controller.fail("AmbiguousName", **new, clone="debian-13")
+    for told in ("9000 on pve1 in pool ops", "template 9666 on pve2 in pool tenant", "{name, pool}"):
+        assert told in failed["msg"]
+    controller.fail("TemplateNotFound", **new, clone={"name": "debian-13", "pool": "ops"})
+    assert writes(cluster) == []
+    controller.schedule(**new, clone={"name": "debian-13", "pool": "tenant"})
+    assert copied_from(cluster) == {9666}
+
+
+@both_versions
 @pytest.mark.parametrize("options", [{}, {"state": "absent"}, {"state": "started"}, {"check": True}])
 def test_vm_that_may_be_on_a_dead_node__is_neither_created_nor_said_to_be_gone(
     controller: Controller, blind: SimulatedCluster, options: dict[str, Any]
