@@ -14,6 +14,7 @@ from support.controller import Controller
 from support.versions import both_versions
 from support.waiting import until
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.moves.recent import recently_moved
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.access import Access
 
 from .conftest import container, on, writes
@@ -94,10 +95,14 @@ def test_drain__moves_guests_and_containers_that_were_moved(
     assert not result.get("failed"), result["msg"]
     assert not on(cluster, "pve3")
     assert moved
-    # A container rests as well.
-    cluster.reset_requests()
-    rebalance(controller)
-    assert not writes(cluster)
+
+
+def test_moves__of_vms_and_containers_are_seen(cluster: SimulatedCluster, access: Access) -> None:
+    cluster.add_guest(**container())
+    access.writer().post("/nodes/pve1/lxc/110/migrate", target="pve2", restart=1)
+    access.writer().post("/nodes/pve1/qemu/101/migrate", target="pve2", online=1)
+    until(lambda: on(cluster, "pve2") >= {101, 110})
+    until(lambda: recently_moved(access.reader, access.read(), 3600) == {101, 110})
 
 
 @both_versions
