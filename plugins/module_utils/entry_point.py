@@ -134,7 +134,10 @@ def answer(module: AnsibleModule, work: Callable[[], dict[str, t.Any]]) -> None:
     result: dict[str, t.Any] = {}
     try:
         with _interruptible():
-            result = work()
+            try:
+                result = work()
+            finally:
+                module.params = _without_unset(module.params)
     except KeyboardInterrupt:
         if not result:
             module.fail_json(msg="interrupted before anything was written", error_code=Interrupted.code)
@@ -143,6 +146,19 @@ def answer(module: AnsibleModule, work: Callable[[], dict[str, t.Any]]) -> None:
     except CollectionError as error:
         module.fail_json(msg=error.message, error_code=error.code, error_details=error.details)
     module.exit_json(**result)
+
+
+def _without_unset(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The options without those of list entries and mappings that are not set. Ansible adds all options to a result:
+    2 KB for each entry of C(vms).
+    """
+
+    def given(value: t.Any) -> t.Any:
+        if isinstance(value, dict):
+            return {key: given(each) for key, each in value.items() if each is not None}
+        return [given(each) for each in value] if isinstance(value, list) else value
+
+    return {key: given(value) for key, value in params.items()}
 
 
 @contextlib.contextmanager

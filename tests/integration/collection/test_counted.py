@@ -91,3 +91,12 @@ def test_host_vars__are_names_of_variables(planner: Controller) -> None:
 def test_capacity__counts_every_vm_of_a_count(planner: Controller) -> None:
     result = planner.run("capacity_info", memory=4096, shapes=[{"name": "web-{n}", "count": 2}, {"name": "db"}])
     assert [shape["name"] for shape in result["shapes"]] == ["web-1", "web-2", "db"]
+
+
+def test_task__with_too_many_vms_fails_at_once_and_in_few_words(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    result = controller.fail("InvalidRequest", vms=[{"name": f"web-{number}"} for number in range(5001)])
+    assert result["msg"] == "vms: more than 5000 VMs are not possible in one task; use several tasks"
+    assert len(str(result)) < 500_000
+    assert cluster.requests() == []
