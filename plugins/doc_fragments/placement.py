@@ -219,7 +219,8 @@ options:
         choices: [NoSchedule, PreferNoSchedule]
   ha:
     description:
-      - Adds the VM as an HA resource. The VM is placed on a node from which the HA manager would not move it.
+      - Adds the VM as an HA resource. An empty mapping adds it in its default state, without a rule.
+      - The VM is placed on a node from which the HA manager would not move it.
       - If the rule does not exist, or Proxmox VE would refuse the rule with this VM, the VM fails before anything is
         written.
       - If a new VM gets disks on local storages, a warning names them. Without replication, the HA manager cannot

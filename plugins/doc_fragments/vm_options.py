@@ -147,6 +147,13 @@ options:
         description:
           - Format of the image, for storages that support several formats.
         type: str
+      ms_cert:
+        description:
+          - The Microsoft certificates for Secure Boot. Those of 2011 have expired in 2026. With V(2023k), Proxmox VE
+            enrolls the certificates of 2023 into an existing disk that has O(efidisk0.pre_enrolled_keys), when the
+            VM is stopped or starts the next time. New disks get them without this option.
+        type: str
+        choices: ['2011', '2023', 2023w, 2023k]
       pre_enrolled_keys:
         description:
           - Whether to enroll the keys of distributions and of Microsoft. This enables Secure Boot.

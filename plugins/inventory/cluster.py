@@ -64,8 +64,9 @@ options:
     default: []
   configs:
     description:
-      - Whether to read the configuration of every guest into C(proxmox_config). If it cannot be read, for example
-        because the node is offline, the variable is null, with a warning.
+      - Whether to read the configuration of every guest into C(proxmox_config), with the values that are in effect, not
+        those that are pending. If it cannot be read, for example because the node is offline, the variable is null,
+        with a warning.
     type: bool
     default: false
   addresses:

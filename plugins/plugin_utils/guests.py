@@ -178,7 +178,8 @@ def _variables_of(guest: Guest) -> Variables:
 def _read_config(reader: Reader, of: Variables) -> dict[str, t.Any] | None:
     path = f"/nodes/{of['proxmox_node']}/{of['proxmox_type']}/{of['proxmox_vmid']}/config"
     try:
-        config: dict[str, t.Any] = reader.get(path)
+        # Pending values take effect at the next start: until then, the guest is reached by those with which it runs.
+        config: dict[str, t.Any] = reader.get(path, current=1)
     except UNKNOWN:
         return None
     return config

@@ -101,6 +101,20 @@ def test_vm__joins_ha_on_a_node_where_it_may_stay(
     assert controller.schedule(name="app-2", ha={"state": "started"}, update=True)["changed"] is False
 
 
+@both_versions
+@pytest.mark.parametrize(("options", "state"), [({}, "started"), ({"state": "stopped"}, "stopped")])
+def test_empty_ha__adds_the_vm_in_its_default_state(
+    controller: Controller, cluster: SimulatedCluster, options: dict[str, str], state: str
+) -> None:
+    new = controller.schedule(name="web-1", memory=1024, ha={}, **options)
+    old = controller.schedule(name="spare", ha={}, update=True, **options)
+    assert old["vms"][0]["drift"]["ha"] == {"old": None, "new": {"state": state}}
+    joined = [r["params"] for r in cluster.requests() if (r["method"], r["path"]) == ("POST", "/cluster/ha/resources")]
+    assert [(each["sid"], each["state"]) for each in joined] == [(f"vm:{new['vmid']}", state), ("vm:102", state)]
+    for name in ("web-1", "spare"):
+        assert controller.schedule(name=name, ha={}, update=True, **options)["changed"] is False
+
+
 def test_local_disks_of_vms_under_ha__are_warned_of_once(controller: Controller) -> None:
     asked = {"scsi": {"scsi0": "local-lvm:4", "scsi1": "shared:4"}, "ide": {"ide2": "local-lvm:cloudinit"}}
     vms = [{"name": name, **asked} for name in ("a", "b")]

@@ -347,6 +347,39 @@ def test_removing__needs_neither_room_nor_a_name(controller: Controller, cluster
     assert 102 not in cluster.state()["guests"]
 
 
+EFI = "shared:vm-102-disk-1,efitype=4m,pre-enrolled-keys=1,size=528K"
+
+
+@both_versions
+def test_certificates__are_enrolled_into_an_existing_efi_disk(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.set_guest(102, config={"bios": "ovmf", "efidisk0": EFI})
+    asked = {"name": "spare", "efidisk0": {"ms_cert": "2023"}, "update": True}
+    told = controller.schedule(**asked, check=True)
+    assert "ms-cert=2023" in told["vms"][0]["drift"]["efidisk0"]["new"]
+    controller.schedule(**asked)
+    stored = dict(part.partition("=")[::2] for part in config_of(cluster, 102)["efidisk0"].split(","))
+    assert (stored["ms-cert"], stored["pre-enrolled-keys"], stored["efitype"]) == ("2023k", "1", "4m")
+    assert "shared:vm-102-disk-1" in stored
+    assert controller.schedule(**asked)["changed"] is False
+    cluster.set_guest(102, config={"efidisk0": EFI.replace("pre-enrolled-keys=1,", "")})
+    failed = controller.fail("DriftNotApplicable", **asked)
+    assert "pre_enrolled_keys" in failed["msg"]
+    assert "ms-cert" not in config_of(cluster, 102)["efidisk0"]
+
+
+@both_versions
+def test_certificates_of_a_running_vm__are_pending(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.set_guest(100, config={"bios": "ovmf", "efidisk0": EFI.replace("102", "100")})
+    asked = {"name": "app-1", "efidisk0": {"ms_cert": "2023k"}, "update": True}
+    assert set(controller.schedule(**asked)["vms"][0]["pending"]) == {"efidisk0"}
+    assert controller.schedule(**asked)["changed"] is False
+    controller.schedule(**asked, apply_pending="reboot")
+    assert "ms-cert=2023k" in cluster.state()["guests"][100]["config"]["efidisk0"]
+    assert controller.schedule(**asked)["changed"] is False
+
+
 def test_protected_vm__is_not_removed(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.set_guest(102, config={"protection": 1})
     failed = controller.fail("ApiError", name="spare", state="absent")

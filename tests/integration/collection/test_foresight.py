@@ -18,7 +18,11 @@ DISK = {"scsi0": {"size": 4}}
 @pytest.mark.parametrize(
     ("asked", "code", "text"),
     [
-        ({"pool": "nope"}, "InvalidRequest", "pool: pool 'nope' does not exist; known: web"),
+        (
+            {"pool": "nope"},
+            "InvalidRequest",
+            "pool: pool 'nope' does not exist, or this user may not see it; known: web",
+        ),
         (
             {"net": {"net0": "virtio,bridge=vmbr9"}, "state": "started", "node": "pve3"},
             "NoNodesAvailable",

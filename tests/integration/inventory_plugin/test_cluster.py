@@ -166,6 +166,19 @@ def test_inventory__groups_hosts(inventory: Inventory) -> None:
     }
 
 
+@both_versions
+def test_host__is_reached_by_the_address_that_runs_until_a_pending_one_takes_effect(
+    inventory: Inventory, cluster: SimulatedCluster, session: Session
+) -> None:
+    session.put("/nodes/pve1/qemu/100/config", ipconfig0="ip=192.0.2.77/24")
+    assert cluster.state()["guests"][100]["pending"] == {"ipconfig0": "ip=192.0.2.77/24"}
+    shown = hosts(inventory(addresses=["static"], configs=True))
+    assert shown["web-1"]["ansible_host"] == "192.0.2.10"
+    assert shown["proxy"]["ansible_host"] == "192.0.2.53"
+    finish(session, "pve1", session.post("/nodes/pve1/qemu/100/status/stop"))
+    assert hosts(inventory(addresses=["static"]))["web-1"]["ansible_host"] == "192.0.2.77"
+
+
 def test_inventory__warns_of_shared_names(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     shown = " ".join(run().stderr.split())
     assert "get their VMID as a suffix: db-1" in shown

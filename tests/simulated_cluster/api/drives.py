@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from ..cluster import Cluster
 from ..errors import ApiError, TaskError, die, parameter_error
@@ -159,6 +160,20 @@ def with_limits(drive: dict[str, str]) -> dict[str, str]:
     """The drive as it is stored: Proxmox means to convert limits in bytes to MiB, and makes each of them 0."""
     in_bytes = {key for key in drive if re.fullmatch(r"bps(_rd|_wr)?", key)}
     return {**_without(drive, *in_bytes), **{f"m{key}": "0.000" for key in in_bytes}}
+
+
+def as_applied(option: str, old: str, new: Any) -> Any:
+    """A changed parameter as the config has it afterwards: certificates of 2023 are enrolled into an EFI disk with keys
+    and noted as 2023k, else the note is dropped (OVMF.pm, drive_change).
+    """
+    if option != "efidisk0":
+        return new
+    before, drive = parse(old), parse(str(new))
+    cert = drive.get("ms-cert", "")
+    if before.get("file") == drive.get("file") and cert.startswith("2023") and before.get("ms-cert") != cert:
+        enrolled = {"ms-cert": "2023k"} if drive.get("pre-enrolled-keys") == "1" else {}
+        return render({**_without(drive, "ms-cert"), **enrolled})
+    return new
 
 
 def _rounded(storage: Storage, size: int) -> int:

@@ -162,11 +162,14 @@ def _set(cluster: Cluster, guest: Guest, option: str, value: Any) -> None:
     elif is_drive(option) and option in guest.config:
         _replace_drive(guest, option, str(value))
         value = _with_size(guest, option, str(value))
+        if not guest.running:
+            value = drives.as_applied(option, str(guest.config[option]), value)
     else:
         value = normalised(cluster, option, value)
     guest.pending.pop(option, None)
     unplugged = option in _IMMEDIATE or not guest.running
-    hotplug = is_drive(option) or re.fullmatch(r"(?:net|unused)\d+", option) is not None
+    cold = option in ("efidisk0", "tpmstate0")
+    hotplug = not cold and (is_drive(option) or re.fullmatch(r"(?:net|unused)\d+", option) is not None)
     if unplugged or hotplug:
         _take_unused(guest, option, str(value))
         if value == "" or value is None:

@@ -17,6 +17,7 @@ from ..model import Guest
 from ..property_strings import MIB, is_drive, parse
 from ..routing import Call, route
 from ..tasks import Orders, Task
+from .drives import as_applied
 from .mapping import mapping_problem
 from .qemu_read import of
 
@@ -67,7 +68,7 @@ def _apply_pending(guest: Guest) -> None:
         if value is None:
             guest.config.pop(key, None)
         else:
-            guest.config[key] = value
+            guest.config[key] = as_applied(key, str(guest.config.get(key, "")), value)
     guest.pending.clear()
 
 

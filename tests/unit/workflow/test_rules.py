@@ -196,7 +196,6 @@ def expression(where: str = "required", **fields: t.Any) -> dict[str, t.Any]:
             {"tolerations": [{"key": "a", "effect": "NoExecute"}]},
             "tolerations[0].effect: 'NoExecute' is not valid, expected one of NoSchedule, PreferNoSchedule",
         ),
-        ({"ha": {}}, "ha: is empty, expected rule, group or state"),
         ({"ha": {"rule": "a", "group": "b"}}, "ha: has both rule 'a' and group 'b', expected one of them"),
         (
             {"ha": {"state": "on"}},

@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 
 from ...engine.volumes import ROUNDING
 from .drives import CREATION_ONLY, Drive, is_cloudinit, is_medium, kind_of
-from .values import format_size, size_in_config
+from .values import boolean, format_size, size_in_config
 
+_MS_CERT = "ms-cert"
 _LINKED = re.compile(r"[:/](base-\d+-[^/]+)/")
 
 
@@ -123,8 +124,12 @@ def _compare_disk(drive: Drive, file: str, present: dict[str, str], move: DriveC
     kind = kind_of(drive.slot)
     size = size_in_config(present.pop("size", ""))
     wanted = {**present, **{key: value for key, value in drive.options.items() if key not in CREATION_ONLY}}
+    if _has_certificates(wanted, present):
+        wanted[_MS_CERT] = present[_MS_CERT]
     differ = not kind.same(wanted, present)
-    reasons = _fixed(drive, size, differ=differ)
+    kept = {key: value for key, value in wanted.items() if key != _MS_CERT}
+    enrolls = differ and kind.same(kept, present)
+    reasons = _not_enrolled(wanted) if enrolls else _fixed(drive, size, differ=differ)
     grows = bool(drive.size and size and drive.size > size and not drive.small)
     if not (differ or grows or reasons):
         return move
@@ -136,10 +141,24 @@ def _compare_disk(drive: Drive, file: str, present: dict[str, str], move: DriveC
         new = kind.format({**wanted, "file": file, **_size(drive.size if grows else size)})
     return replace(
         move or DriveChange(new),
-        value=value if differ and not drive.small else None,
+        value=value if enrolls or (differ and not drive.small) else None,
         resize=drive.size if grows else None,
         reasons=tuple(reasons),
     )
+
+
+def _has_certificates(wanted: Mapping[str, str], present: Mapping[str, str]) -> bool:
+    """Whether the certificates of 2023 are requested and enrolled: Proxmox VE enrolls all of them, and notes 2023k,
+    whichever of their values it is given.
+    """
+    return present.get(_MS_CERT) == "2023k" and wanted.get(_MS_CERT, "").startswith("2023")
+
+
+def _not_enrolled(wanted: Mapping[str, str]) -> list[str]:
+    """Return why Proxmox VE would not enroll certificates: it drops ms-cert of a disk without enrolled keys."""
+    if boolean(wanted.get("pre-enrolled-keys", "0")) or not wanted[_MS_CERT].startswith("2023"):
+        return []
+    return ["certificates are only enrolled in a disk that was created with pre_enrolled_keys"]
 
 
 def _fixed(drive: Drive, size: int | None, *, differ: bool) -> list[str]:

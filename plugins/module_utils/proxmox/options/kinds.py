@@ -335,12 +335,13 @@ SCSI = _drive(
     wwn=_WWN,
 )
 VIRTIO = _drive("virtio", iothread=_OFF, ro=_OFF)
+MS_CERTS = ("2011", "2023", "2023w", "2023k")
 EFIDISK = PropertyKind(
     "efidisk",
     {
         **_VOLUME,
         "efitype": _choice("2m", "4m", default="2m"),
-        "ms-cert": Property(choices=("2011", "2023", "2023w", "2023k"), default="2011", generated=True),
+        "ms-cert": Property(choices=MS_CERTS, default="2011", generated=True),
         "pre-enrolled-keys": _OFF,
     },
     default_key="file",

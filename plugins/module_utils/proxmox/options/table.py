@@ -41,6 +41,7 @@ _EFIDISK: dict[str, dict[str, t.Any]] = {
     "storage_class": {"type": "str"},
     "format": {"type": "str"},
     "efitype": {"type": "str", "choices": ["2m", "4m"]},
+    "ms_cert": {"type": "str", "choices": list(kinds.MS_CERTS)},
     "pre_enrolled_keys": {"type": "bool"},
 }
 _TPMSTATE: dict[str, dict[str, t.Any]] = {

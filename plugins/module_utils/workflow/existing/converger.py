@@ -395,5 +395,5 @@ def missing_pool(reader: Reader, pool: str) -> str | None:
     except ApiError as error:
         if "does not exist" not in error.message:
             raise
-        return f"pool {pool!r} does not exist"
+        return f"pool {pool!r} does not exist, or this user may not see it"
     return None

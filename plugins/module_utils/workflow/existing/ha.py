@@ -55,10 +55,10 @@ def ha_drift(reader: Reader, entry: Entry, guest: Guest, switched_to: str | None
         rows = reader.get("/cluster/ha/resources")
         member, problem = _membership(reader, entry, guest, intent)
     except (PermissionDenied, NotRecorded):
-        return None if guest.ha_managed else HADrift(None, wanted)
+        return None if guest.ha_managed else HADrift(None, wanted or {"state": "started"})
     row = next((row for row in rows if row.get("sid") == f"vm:{guest.vmid}"), None)
     if row is None:
-        return HADrift(None, wanted, problem)
+        return HADrift(None, wanted or {"state": "started"}, problem)
     old: dict[str, t.Any] = {}
     if not member:
         old |= {"rule": None} if intent.rule is not None else {"group": row.get("group")}

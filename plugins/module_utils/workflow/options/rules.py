@@ -232,8 +232,6 @@ def _ha(body: Fields) -> HAIntent:
     if rule is not None and group is not None:
         raise InvalidRequest(f"{body.where}: has both rule {rule!r} and group {group!r}, expected one of them")
     state = body.choice("state", HA_STATES) if "state" in body else None
-    if rule is None and group is None and state is None:
-        raise InvalidRequest(f"{body.where}: is empty, expected rule, group or state")
     return HAIntent(rule, group, state)
 
 
