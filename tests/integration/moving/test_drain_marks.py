@@ -76,13 +76,26 @@ def test_active__brings_no_container_back_that_has_taken_a_vmid(
     assert cluster.state()["guests"][110]["node"] == "pve3"
 
 
-def test_active__knows_a_guest_that_was_renamed_or_rolled_back(
+def test_active__brings_no_clone_back_that_was_prepared_to_look_like_the_guest(
     cluster: SimulatedCluster, controller: Controller
 ) -> None:
     before = on(cluster, "pve1")
     drain(controller)
+    former = cluster.state()["guests"][101]["config"]
+    copied = {key: former[key] for key in ("smbios1", "meta")}
+    use_again(cluster, 101, former["name"], config={**copied, "vmgenid": "11111111-2222-4333-8444-555555555555"})
+
+    result = activate(controller)
+
+    assert not result.get("failed"), result["msg"]
+    assert on(cluster, "pve1") == before - {101}
+    assert any("(101) on pve3: its VMID belonged to another guest" in text for text in result["warnings"])
+
+
+def test_active__knows_a_guest_that_was_renamed(cluster: SimulatedCluster, controller: Controller) -> None:
+    before = on(cluster, "pve1")
+    drain(controller)
     cluster.set_guest(101, config={"name": "renamed"})
-    cluster.set_guest(102, config={"vmgenid": "11111111-2222-4333-8444-555555555555"})
     cluster.advance(30)
 
     result = activate(controller)
@@ -187,9 +200,7 @@ def test_active__of_a_node_that_is_not_back_is_refused(
     assert on(cluster, "pve1") == before
 
 
-def test_active__forgets_who_was_there_when_the_user_says_so(
-    cluster: SimulatedCluster, controller: Controller
-) -> None:
+def test_active__forgets_who_was_there_when_the_user_says_so(cluster: SimulatedCluster, controller: Controller) -> None:
     drain(controller)
     cluster.set_node("pve1", online=False)
     cluster.advance(60)

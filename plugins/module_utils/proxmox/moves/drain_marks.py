@@ -94,9 +94,13 @@ def fingerprint(identity: Identity) -> str:
 
 
 def recognizes(mark: str, identity: Identity) -> bool:
-    """Whether a fingerprint is that of a guest, which may have been renamed or rolled back since."""
-    before, now = mark.split("."), fingerprint(identity).split(".")
-    return len(before) == len(now) and any(one == other != "-" for one, other in zip(before, now, strict=True))
+    """Whether a fingerprint is that of a guest, which may have been renamed since.
+
+    What it was born as counts only without a generation: its owner can give that to a clone of the same template.
+    """
+    generation, _dot, birth = mark.partition(".")
+    now, _dot, born = fingerprint(identity).partition(".")
+    return generation == now and (now != "-" or birth == born)
 
 
 def _digest(*parts: object) -> str:

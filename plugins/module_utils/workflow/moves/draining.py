@@ -129,7 +129,7 @@ EXEMPT = ("vmid", "name", "node")
 
 KEPT_BY_TAG = ("its tag keeps it where it is", "move it by hand")
 OTHER_GUEST = (
-    "its VMID belonged to another guest when the node was drained",
+    "its VMID belonged to another guest when the node was drained, or it was rolled back since",
     "move it by hand if it belongs there",
 )
 NOT_RECORDED = (
