@@ -45,8 +45,8 @@ options:
   force:
     description:
       - Whether O(state=stopped) force-stops a VM that has not shut down within the shutdown timeout of Proxmox VE,
-        which is 60 seconds or C(down) of its O(startup). O(timeout) must be longer than that. Otherwise the VM fails
-        and is not changed.
+        which is 60 seconds or C(down) of its O(startup), or within O(shutdown_timeout). O(timeout) must be longer than
+        that. Otherwise the VM fails and is not changed.
     type: bool
     default: false
   make_room:
@@ -116,6 +116,12 @@ options:
       - Maximum number of VMs to create or change at the same time.
     type: int
     default: 4
+  shutdown_timeout:
+    description:
+      - The seconds that a running VM gets to shut down when it is stopped or restarted. Without this option, Proxmox VE
+        decides.
+      - With V(0) and O(force=true), the VM is stopped at once, like by a power cut.
+    type: int
   timeout:
     description:
       - Timeout of one Proxmox VE task, in seconds. After the timeout the task continues. The error names its UPID.
@@ -645,6 +651,7 @@ def argument_spec() -> Spec:
         "make_room": {"type": "dict", "options": moves_argument_spec()},
         "node_guests": {"type": "bool", "default": False},
         "parallel_creates": {"type": "int", "default": 4},
+        "shutdown_timeout": {"type": "int"},
         "timeout": {"type": "int", "default": 600},
         "wait_for_capacity": {"type": "int", "default": 0},
         "plan_file": {"type": "path"},

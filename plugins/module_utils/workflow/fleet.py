@@ -32,6 +32,7 @@ READ_ONLY: Mapping[str, t.Any] = {
     "force": False,
     "heeds_locks": False,
     "parallel_creates": 8,
+    "shutdown_timeout": None,
     "timeout": 600,
     "wait_for_capacity": 0,
 }

@@ -22,6 +22,7 @@ from ..proxmox.options.request import device_cautions, ha_cautions, option_cauti
 from ..reservations.lease import LeaseLost
 from .access import Access, OtherCluster
 from .existing.matching import unclear
+from .existing.plan import Shutdown
 from .foresight import Foresight
 from .job import Job, State
 from .options.entries import Entry
@@ -81,7 +82,7 @@ class Run:
         self._timeout = float(params["timeout"])
         self._patience = float(params["wait_for_capacity"])
         self._began = time.monotonic()
-        self._force: bool = params["force"]
+        self._shutdown = Shutdown(params["shutdown_timeout"], force=params["force"])
         # A run that only compares tells what differs of a locked VM as well.
         self._heeds_locks: bool = params.get("heeds_locks", True)
         self._stop = Stop()
@@ -386,8 +387,7 @@ class Run:
                 if self._heeds_locks:
                     check_lock(plan)
                     self._converger.check_removal(plan)
-                if self._force:
-                    plan.check_forced(self._timeout)
+                plan.check_shutdown(self._shutdown, self._timeout)
                 job.plan = plan
             except BeingCreated as error:
                 if wait and self._creations.wait(error.guests):
@@ -486,7 +486,7 @@ class Run:
             self._requeue([job], job.error)
 
     def _carry_out(self, job: Job, plan: ExistingPlan, binder: Binder) -> None:
-        job.carried = self._converger.carry_out(plan, binder, force=self._force)
+        job.carried = self._converger.carry_out(plan, binder, self._shutdown)
         if job.carried.error is not None:
             job.fail(job.carried.error)
             return

@@ -60,6 +60,7 @@ def schedule(
     """
     for option, least in LEAST.items():
         check_range(option, params[option], least)
+    _check_shutdown_timeout(params["shutdown_timeout"], force=params["force"])
     if params["apply"] is not None:
         # A plan that is carried out only in part is a different plan.
         params = {**params, "all_or_nothing": True}
@@ -167,6 +168,15 @@ def _kept(jobs: Sequence[Job], cluster: str, room: RoomMaker | None, path: str |
     if path is not None:
         write_json("plan_file", path, plan)
     return plan
+
+
+def _check_shutdown_timeout(seconds: int | None, *, force: bool) -> None:
+    """Raise InvalidRequest unless these seconds can be given to a VM that is stopped with or without force."""
+    if seconds is None:
+        return
+    check_range("shutdown_timeout", seconds, 0)
+    if seconds == 0 and not force:
+        raise InvalidRequest("shutdown_timeout: 0 stops a VM at once, expected force=true beside it, or more than 0")
 
 
 def _check_host_vars(entry: Entry) -> None:

@@ -71,6 +71,28 @@ def test_restarted__is_forced_on_a_deaf_guest(controller: Controller, cluster: S
     assert actions(controller, state="restarted", startup="down=1", force=True) == ["restart"]
 
 
+@both_versions
+def test_shutdown_timeout__is_what_a_guest_gets_and_none_stops_it_at_once(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.set_guest(100, acpi=False)
+    failed = controller.fail("InvalidRequest", name="app-1", state="stopped", shutdown_timeout=0)
+    assert "shutdown_timeout: 0 stops a VM at once, expected force=true" in failed["msg"]
+    controller.fail("InvalidRequest", name="app-1", state="stopped", shutdown_timeout=-1, force=True)
+    controller.fail("InvalidRequest", name="app-1", state="stopped", shutdown_timeout=30, timeout=30, force=True)
+    assert guest(cluster, 100)["status"] == "running"
+    cluster.requests(reset=True)
+    assert actions(controller, state="stopped", shutdown_timeout=0, timeout=20, force=True) == ["stop"]
+    sent = [request["path"] for request in cluster.requests() if request["method"] == "POST"]
+    assert (sent, guest(cluster, 100)["status"]) == (["/nodes/pve1/qemu/100/status/stop"], "stopped")
+    controller.schedule(name="app-1", state="started")
+    cluster.requests(reset=True)
+    assert actions(controller, state="stopped", shutdown_timeout=5, timeout=20, force=True) == ["stop"]
+    (sent,) = [request for request in cluster.requests() if request["method"] == "POST"]
+    assert (sent["path"], str(sent["params"]["timeout"])) == ("/nodes/pve1/qemu/100/status/shutdown", "5")
+    assert guest(cluster, 100)["status"] == "stopped"
+
+
 def test_force__needs_a_longer_timeout_than_the_guest_gets(controller: Controller, cluster: SimulatedCluster) -> None:
     for options, least in (
         ({"state": "restarted", "timeout": 60}, 60),

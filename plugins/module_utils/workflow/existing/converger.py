@@ -41,7 +41,7 @@ from ..options.entries import NOT_CREATED, PAUSED, Entry
 from .ha import ha_drift
 from .hints import Hints
 from .matching import abandoned
-from .plan import RENEWING, Carried, ExistingPlan, power_action
+from .plan import RENEWING, Carried, ExistingPlan, Shutdown, power_action
 
 if t.TYPE_CHECKING:
     from ...proxmox.binder import Binder
@@ -171,8 +171,8 @@ class Converger:
                 plan.clones = read_linked_clones(self._reader, guest.node, guest.vmid, config)
         return plan
 
-    def carry_out(self, plan: ExistingPlan, binder: Binder, *, force: bool) -> Carried:
-        """Do what the plan says with the VM that it is for. force: stop a VM that does not shut down in time."""
+    def carry_out(self, plan: ExistingPlan, binder: Binder, shutdown: Shutdown) -> Carried:
+        """Do what the plan says with the VM that it is for."""
         node, done = plan.guest.node, list[str]()
         if plan.identity is None:
             unknown = f"{plan.entry.label} ({plan.guest.vmid}): its config was not read, so nothing is done with it"
@@ -182,7 +182,7 @@ class Converger:
         )
         for action in plan.actions:
             try:
-                node, changed = self._carry_out(action, plan, node, binder, guest, force=force)
+                node, changed = self._carry_out(action, plan, node, binder, guest, shutdown)
             except CollectionError as error:
                 lock = lock_named(error.message)
                 told = error if lock is None else _locked(plan, action, lock, **error.details)
@@ -205,7 +205,7 @@ class Converger:
         return None
 
     def _carry_out(
-        self, action: str, plan: ExistingPlan, node: str, binder: Binder, guest: GuestWriter, *, force: bool
+        self, action: str, plan: ExistingPlan, node: str, binder: Binder, guest: GuestWriter, shutdown: Shutdown
     ) -> tuple[str, bool]:
         """Do one of a plan's actions on node. Returns the VM's node after it, and whether the action was necessary."""
         if action in ("finish", "update") and plan.changes.unplaced:
@@ -224,7 +224,7 @@ class Converger:
             return commands[action](node, guest), True
         if action == "reboot" and not read_pending(self._reader, node, guest.vmid):
             return node, False
-        node = self._shut_down(plan, node, binder, guest, force=force)
+        node = self._shut_down(plan, node, binder, guest, shutdown)
         return node if action == "stop" else binder.start(node, guest), True
 
     def _check_still(self, plan: ExistingPlan, config: Mapping[str, t.Any]) -> None:
@@ -248,9 +248,11 @@ class Converger:
         guard.check(plan.entry.label, guest)
 
     @staticmethod
-    def _shut_down(plan: ExistingPlan, node: str, binder: Binder, guest: GuestWriter, *, force: bool) -> str:
+    def _shut_down(plan: ExistingPlan, node: str, binder: Binder, guest: GuestWriter, shutdown: Shutdown) -> str:
+        if shutdown.force and shutdown.seconds == 0:
+            return binder.stop(node, guest)
         try:
-            return binder.shutdown(node, guest, force=force)
+            return binder.shutdown(node, guest, seconds=shutdown.seconds, force=shutdown.force)
         except (ApiError, TaskFailed) as error:
             if is_shutdown_timeout(error.message):
                 reason = "did not shut down in time"

@@ -42,6 +42,16 @@ SHUTDOWN_TIMEOUT = 60
 
 
 @dataclass(frozen=True, slots=True)
+class Shutdown:
+    """How running VMs are switched off: they get seconds to shut down (None: as many as Proxmox VE gives them), and
+    are stopped afterwards with force, else not.
+    """
+
+    seconds: int | None = None
+    force: bool = field(default=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
 class Carried:
     """The outcome of carrying out a plan.
 
@@ -171,13 +181,13 @@ class ExistingPlan:
         facts = {**facts, **self._pending_text(self.pending_after), "status": self.status_after}
         return facts if self.unfinished is None else described(facts, self.description)
 
-    def check_forced(self, timeout: float) -> None:
+    def check_shutdown(self, shutdown: Shutdown, timeout: float) -> None:
         """Raise InvalidRequest if a task may end, after timeout seconds, before Proxmox VE stops the VM by force."""
-        if self.status == PAUSED or not {"stop", "reboot", "restart"} & set(self.actions):
+        if not shutdown.force or self.status == PAUSED or not {"stop", "reboot", "restart"} & set(self.actions):
             return
         config = self.config if "stop" in self.actions else self.config_after
         down = STARTUP.read(str(config.get("startup", ""))).get("down", "")
-        given = whole_number(down) or SHUTDOWN_TIMEOUT
+        given = shutdown.seconds if shutdown.seconds is not None else whole_number(down) or SHUTDOWN_TIMEOUT
         if timeout <= given:
             raise InvalidRequest(
                 f"timeout: {timeout:g} is not possible with force, expected more than {given}, the seconds that "
