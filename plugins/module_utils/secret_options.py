@@ -84,7 +84,8 @@ def _texts(value: t.Any) -> Iterator[str]:
     elif isinstance(value, (list, tuple)):
         for each in value:
             yield from _texts(each)
-    elif value is not None and not isinstance(value, bool) and value != "":
+    elif value is not None and not isinstance(value, bool) and str(value).strip("*"):
+        # A plan that was kept has asterisks in place of its secrets.
         yield str(value)
 
 

@@ -43,7 +43,7 @@ from .options.drives import drive_size
 from .options.values import format_size
 from .outcomes import allocations, is_busy, is_tag_refusal, is_vmid_taken, is_worker_failure
 from .tasks import BUSY_PAUSE, SENDINGS, TaskResult, begun_since, task_rows
-from .unfinished import Unfinished
+from .unfinished import Unfinished, unfinished
 from .writes import GuestWriter
 
 
@@ -100,7 +100,7 @@ class Binder(Leftovers):
         kept: tuple[str, ...] = ()
         guest = None
         if later or resizes:
-            made, config = self._adjustable(making)
+            made, config = self._adjustable(making, ending)
             guest = made
             growing, kept = _growing(resizes or {}, config)
             ending = self._removed_if_this_fails(
@@ -212,7 +212,7 @@ class Binder(Leftovers):
         result = self._made(making, send)
         if adjust is None:
             return self._ended(making, result, ending, running=running)
-        guest, config = self._adjustable(making)
+        guest, config = self._adjustable(making, ending)
         ending = self._removed_if_this_fails(
             making,
             guest,
@@ -240,7 +240,7 @@ class Binder(Leftovers):
             if running:
                 making.fence()
             if running or ending.has_steps or ending.marked:
-                guest = guest or self._new_guest(making)[0]
+                guest = guest or self._new_guest(making, ending)[0]
                 node = self.start(node, guest) if running else node
                 self._end(node, guest, ending)
         except VMIDTaken:
@@ -355,25 +355,27 @@ class Binder(Leftovers):
             return None
         return max(new, key=lambda task: task.started).text
 
-    def _adjustable(self, making: Making) -> tuple[GuestWriter, dict[str, t.Any]]:
+    def _adjustable(self, making: Making, ending: Ending) -> tuple[GuestWriter, dict[str, t.Any]]:
         """Return the writer to the VM that this call has made, and its config. Raises Ended when it cannot be read."""
         try:
-            return self._new_guest(making)
+            return self._new_guest(making, ending)
         except (VMIDTaken, GuestVanished):
             raise
         except CollectionError as error:
             reason = "its config cannot be read; run the task again to finish it"
             raise Ended(LeftBehind(making.vmid, making.node, error, reason)) from error
 
-    def _new_guest(self, making: Making) -> tuple[GuestWriter, dict[str, t.Any]]:
+    def _new_guest(self, making: Making, ending: Ending) -> tuple[GuestWriter, dict[str, t.Any]]:
         """Read the config of the VM that this call has made; from now on, the identity that it shows is the VM's.
 
-        Raises VMIDTaken when the VM was removed and another one has its VMID, GuestVanished when there is none.
+        It has the requested name, and the mark if the call has set one. Raises VMIDTaken when the VM was removed and
+        another one has its VMID, GuestVanished when there is none.
         """
         config = read_config(self._session, making.node, making.vmid)
         if config is None:
             raise GuestVanished(f"VM {making.vmid} is no longer on node {making.node}, where it was made")
-        if making.name and config.get("name") != making.name:
+        is_other = bool(making.name) and config.get("name") != making.name
+        if is_other or (ending.marked and unfinished(config) is None):
             raise VMIDTaken(f"VMID {making.vmid} is taken by another guest on node {making.node}", making.vmid)
         return self._seen(making.node, making.vmid, config), config
 

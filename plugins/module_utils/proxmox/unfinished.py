@@ -72,7 +72,7 @@ def unfinished(config: Mapping[str, t.Any]) -> Unfinished | None:
     try:
         kept = json.loads(first.removeprefix(MARK) or "{}")
         storages, devices, addresses = (dict(kept.get(key, {})) for key in ("storages", "devices", "addresses"))
-    except (ValueError, TypeError, AttributeError):
-        # The line was edited by hand.
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        # The line was edited by hand: its owner may write anything there, also thousands of brackets.
         storages, devices, addresses = {}, {}, {}
     return Unfinished(description.rstrip("\n"), storages, devices, addresses)

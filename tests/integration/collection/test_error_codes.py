@@ -17,6 +17,7 @@ import yaml
 from simulated_cluster.client import CLUSTERS, SimulatedCluster
 from support.controller import Controller, ModuleServer, Result
 from support.every_module import import_every_module
+from support.identities import use_again
 from support.module_server import WITHOUT
 from support.waiting import until
 
@@ -204,6 +205,15 @@ class Stage:
         self.cluster.fault(method="GET", path="/nodes/pve1/qemu/100/pending$", status=500, message=gone)
         return self.run(name="app-1")
 
+    def not_the_same_guest(self) -> Result:
+        self.cluster.fault(**CREATE, task_seconds=60, count=1)
+        vms = [{"name": "web-1", "memory": 512}, {"name": "app-1", "state": "stopped"}]
+        options = {"vms": vms, "parallel_creates": 1, "all_or_nothing": False}
+        running = self.controller.start("qemu_schedule", **options)
+        self._until_asked("POST", "/qemu")
+        use_again(self.cluster, 100)
+        return running.result()
+
     def limit_exceeded(self) -> Result:
         return self.run(name="app-1", memory=10**6, update=True)
 
@@ -312,6 +322,7 @@ PROVOCATIONS: dict[str, Callable[[Stage], Result]] = {
     "DriftNotApplicable": Stage.drift_not_applicable,
     "GuestLocked": Stage.guest_locked,
     "GuestVanished": Stage.guest_vanished,
+    "NotTheSameGuest": Stage.not_the_same_guest,
     "LimitExceeded": Stage.limit_exceeded,
     "AlreadyReserved": Stage.already_reserved,
     "ReservationLost": Stage.reservation_lost,

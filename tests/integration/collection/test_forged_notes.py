@@ -93,6 +93,17 @@ def test_mark_of_another_shape__keeps_nothing(cluster: SimulatedCluster, control
     assert options_sent(cluster) == {"description"}
 
 
+def test_thousands_of_brackets_in_a_mark__stop_no_task(cluster: SimulatedCluster, controller: Controller) -> None:
+    for vmid in (200, 201):
+        cluster.set_guest(vmid, config={"description": f"{MARK} " + "[" * 7000})
+    pool = {"network": "192.0.2.0/24", "ranges": ["192.0.2.60-192.0.2.69"]}
+    new = {"name": "new-1", "memory": 512, "ide": {"ide2": "shared:cloudinit"}, "net": {"net0": "virtio,bridge=vmbr0"}}
+    vms = [TASK, {**new, "addresses": {"ipconfig0": "lan"}}]
+    result = controller.schedule(vms=vms, address_pools={"lan": pool})
+    assert "192.0.2.60" in config_of(cluster, result["vms"][1]["vmid"])["ipconfig0"]
+    assert "description" not in config_of(cluster), "the mark of web-1 is removed: nothing is left to do"
+
+
 FAST = {"storage_classes": {"fast": {"storages": ["shared"]}}}
 
 
@@ -162,9 +173,10 @@ def test_address_in_the_mark_of_another_vm__refuses_nobody_that_address(
 ) -> None:
     forge(cluster, 201, addresses={"ipconfig1": "ip=192.0.2.45/24", "ipconfig2": "ip=192.0.2.40/24"})
     pools = {"address_pools": POOL["address_pools"]}
+    new = {"memory": 512, "ide": {"ide2": "shared:cloudinit"}, "net": {"net0": "virtio,bridge=vmbr0"}}
 
-    named = controller.schedule(name="new-1", memory=512, ipconfig={"ipconfig0": "ip=192.0.2.45/24"}, **pools)
-    chosen = controller.schedule(name="new-2", memory=512, **POOL)
+    named = controller.schedule(name="new-1", **new, ipconfig={"ipconfig0": "ip=192.0.2.45/24"}, **pools)
+    chosen = controller.schedule(name="new-2", **new, **POOL)
 
     guests = cluster.state()["guests"]
     assert guests[named["vms"][0]["vmid"]]["config"]["ipconfig0"] == "ip=192.0.2.45/24"

@@ -497,19 +497,28 @@ def test_guest_of_the_same_name_that_took_the_place_of_ours__is_neither_changed_
     assert int(cluster.state()["guests"][200]["config"]["cores"]) == 1
 
 
-def test_guest_that_took_the_place_of_ours__is_never_changed(cluster, binder, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "make_it"),
+    [
+        ("other", lambda binder: clone(binder, changes={"memory": 512})),
+        ("web", lambda binder: clone(binder, changes={"memory": 512})),
+        ("other", lambda binder: create(binder, decision(running=True))),
+    ],
+)
+def test_guest_that_took_the_place_of_ours__is_never_changed(cluster, binder, monkeypatch, name, make_it):
     wait = binder._tasks.wait
 
     def replaced(upid: str) -> t.Any:
         result = wait(upid)
         cluster.remove_guest(200)
-        cluster.add_guest(vmid=200, name="other", node="pve1", memory=64)
+        cluster.add_guest(vmid=200, name=name, node="pve1", memory=64)
         return result
 
     monkeypatch.setattr(binder._tasks, "wait", replaced)
     with pytest.raises(VMIDTaken):
-        clone(binder, changes={"memory": 512})
-    assert cluster.state()["guests"][200]["config"]["memory"] != "512"
+        make_it(binder)
+    theirs = cluster.state()["guests"][200]
+    assert (theirs["config"]["memory"], theirs["status"]) == ("64", "stopped")
 
 
 @pytest.mark.parametrize("name", ["tpl", "theirs"])
