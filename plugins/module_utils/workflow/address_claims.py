@@ -14,12 +14,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import CollectionError, InvalidRequest
+from ..model import OFF
 from ..proxmox.options.contradictions import unread_cloud_init
 from ..proxmox.options.kinds import NET
 from ..proxmox.options.values import addresses_of_card
 from ..reservations.records import Reservation
-from .job import Job
+from .job import Job, State
 from .options.entries import Entry
+
+if t.TYPE_CHECKING:
+    from .existing.plan import ExistingPlan
 
 Config = Mapping[str, t.Any]
 Network = tuple[str, str]
@@ -56,6 +60,19 @@ class Claims:
                 claims._holders.setdefault(address, []).append((entry.label, network))
         return claims
 
+    def conflicts(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, AddressConflict]]:
+        """Each job that would get an address which an existing VM of the run has, by the config read for its plan."""
+        gaining = _gaining(jobs)
+        for job in jobs if gaining else ():
+            plan = job.plan
+            for address, network in sorted(_kept(plan), key=str) if plan is not None else ():
+                for holder, other in self._holders.get(address, ()):
+                    new = gaining.get(holder)
+                    if new is None or new is job or not _meet(network, other) or _has(new, address):
+                        continue
+                    message = f"{new.label}: {address} is the address of {job.label}"
+                    yield new, AddressConflict(message)
+
     def claim(self, entry: Entry, config: Config) -> None:
         """Note the addresses of a new VM; config is the whole that it gets.
 
@@ -67,10 +84,38 @@ class Claims:
         own = list(_addresses(config))
         for address, network in own:
             for holder, other in self._holders.get(address, ()):
-                if holder != entry.label and (network is None or other is None or network == other):
+                if holder != entry.label and _meet(network, other):
                     raise AddressConflict(f"{entry.label}: {address} is the address of {holder}")
         for address, network in own:
             self._holders.setdefault(address, []).append((entry.label, network))
+
+
+def _meet(network: Network | None, other: Network | None) -> bool:
+    """Whether two VMs may be in the same network."""
+    return network is None or other is None or network == other
+
+
+def _has(job: Job, address: str) -> bool:
+    """Whether an existing VM has the address already: two that share one are not a matter of this run."""
+    return job.plan is not None and any(address == own for own, _network in _addresses(job.plan.config))
+
+
+def _gaining(jobs: Iterable[Job]) -> dict[str, Job]:
+    """The jobs of VMs that are created or updated, by their labels."""
+    return {
+        job.label: job
+        for job in jobs
+        if job.state is State.DECIDED or (job.plan is not None and "update" in job.plan.actions)
+    }
+
+
+def _kept(plan: ExistingPlan) -> set[tuple[str, Network | None]]:
+    """The addresses that an existing VM keeps: a running one may need a restart before it gives one up."""
+    if "delete" in plan.actions:
+        return set()
+    before = {**plan.config, **{key: change["old"] or "" for key, change in plan.pending.items()}}
+    configs = [plan.config_after] if plan.status in OFF else [before, plan.config, plan.config_after]
+    return {each for config in configs for each in _addresses(config)}
 
 
 def _addresses(config: Config) -> Iterator[tuple[str, Network | None]]:

@@ -30,7 +30,7 @@ from ..proxmox.options.contradictions import check_new, merged
 from ..reservations.ledger import Cycle
 from ..reservations.records import Reservation
 from .access import Access, subjects_of
-from .address_claims import Claims
+from .address_claims import AddressConflict, Claims
 from .counting import (
     Counted,
     cluster_state,
@@ -264,7 +264,7 @@ class Placer:
         for job in jobs:
             self._restore(job, seen.snapshot)
         new = [job for job in jobs if job.state is State.QUEUED]
-        requests = [job.entry.request for job in new]
+        requests = self._needs_of([job.entry for job in new], counted.snapshot)
         devices = None
         if any(request.devices for request in requests):
             from .options.devices import device_needs
@@ -288,6 +288,20 @@ class Placer:
             nodes=usage_before(state, self._profiles[self._default]),
             starting=[job.guest.vmid for job in jobs if job.guest is not None and job.entry.state in RUNNING],
         )
+
+    def _needs_of(self, entries: Sequence[Entry], snapshot: Snapshot) -> list[Request]:
+        """The requests with what clones need of their nodes because of their templates. A source that cannot be
+        resolved is an error of its VM later.
+        """
+        state = ClusterState(snapshot) if any(entry.clone is not None for entry in entries) else None
+        needs = []
+        for entry in entries:
+            request = entry.request
+            if state is not None and entry.clone is not None:
+                with contextlib.suppress(CollectionError):
+                    request = self._templates.resolve(entry, state)
+            needs.append(request)
+        return needs
 
     def conclude(self, placement: Placement) -> None:
         """Ask the law about the decisions, and note the result of the cycle. Raises PlanUnlawful."""
@@ -361,6 +375,10 @@ class Placer:
             else:
                 requests[job] = request if job.vmid is None else replace(request, vmid=job.vmid)
         return requests
+
+    def address_conflicts(self, jobs: Sequence[Job]) -> list[tuple[Job, AddressConflict]]:
+        """The jobs whose VMs would get an address that an existing VM of the run has."""
+        return list(self._claims.conflicts(jobs))
 
     def base_of(self, request: Request, entry: Entry) -> Mapping[str, t.Any]:
         """The config that a new VM is made from: that of its template or backup."""

@@ -351,6 +351,9 @@ class Run:
                 check_clones(existing, placement.scheduler.cluster.get)
             check_limits(placement.scheduler, existing, time.time())
             note_after(placement.nodes, placement.scheduler.cluster)
+            for job, conflict in self._placer.address_conflicts(due):
+                self._give_back([job])
+                job.refuse(conflict)
         self._foresee(due, placement)
         for job in existing:
             if job.plan is not None:

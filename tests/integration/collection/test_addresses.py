@@ -202,6 +202,36 @@ def test_vm_of_a_task__does_not_get_the_address_that_an_existing_one_of_it_has(
     assert writes(cluster) == []
 
 
+@both_versions
+def test_vm__does_not_get_an_address_that_the_config_of_another_vm_of_the_task_has(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.set_guest(100, config={"ipconfig0": "ip=192.0.2.8/24"})
+    static = {"ipconfig": {"ipconfig0": "ip=192.0.2.8/24"}}
+    new: dict[str, Any] = {"name": "b", **static, **CLOUD_INIT}
+    for other in (new, {"name": "app-2", **static, "update": True}):
+        for check in (True, False):
+            failed = controller.fail("AddressConflict", vms=[{"name": "app-1"}, other], check=check)
+            assert f'VM "{other["name"]}": 192.0.2.8 is the address of VM "app-1"' in failed["msg"]
+    assert writes(cluster) == []
+    assert "ipconfig0" not in {**cluster.state()["guests"][101]["config"], **cluster.state()["guests"][101]["pending"]}
+    elsewhere = {**new, "net": {"net0": "virtio,bridge=vmbr0,tag=7"}}
+    assert controller.schedule(vms=[{"name": "app-1"}, elsewhere])["changed"] is True
+    controller.schedule(vms=[{"name": "app-1"}, {**elsewhere, "name": "c", "state": "absent"}])
+
+
+def test_address_that_a_running_vm_gives_up_later__is_still_taken(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    cluster.set_guest(100, config={"ipconfig0": "ip=192.0.2.8/24"})
+    moved = {"name": "app-1", "ipconfig": {"ipconfig0": "ip=192.0.2.9/24"}, "update": True}
+    new = {"name": "b", "ipconfig": {"ipconfig0": "ip=192.0.2.8/24"}, **CLOUD_INIT}
+    failed = controller.fail("AddressConflict", vms=[moved, new])
+    assert 'VM "b": 192.0.2.8 is the address of VM "app-1"' in failed["msg"]
+    assert writes(cluster) == []
+    assert "b" not in {guest["name"] for guest in cluster.state()["guests"].values()}
+
+
 def test_gateways_name_servers_and_the_ends_of_networks__are_never_given(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:

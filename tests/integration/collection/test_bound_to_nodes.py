@@ -91,6 +91,39 @@ def test_vms__go_where_what_they_name_is(
     assert again["changed"] is False
 
 
+OF_TEMPLATE = [
+    ({"net0": "virtio,bridge=vmbr1"}, {"pve1", "pve2"}, "vmbr1"),
+    ({"cicustom": "user=local:snippets/user.yml"}, {"pve1"}, "snippet 'local:snippets/user.yml'"),
+    ({"hookscript": "local:snippets/hook.sh"}, {"pve1"}, "snippet 'local:snippets/hook.sh'"),
+    ({"virtiofs0": "dirid=data"}, {"pve1"}, "directory mapping 'data'"),
+    ({"hostpci0": "mapping=gpu"}, {"pve1"}, "PCI mapping 'gpu'"),
+]
+
+
+@pytest.mark.parametrize(("config", "suitable", "what"), OF_TEMPLATE)
+def test_clones__go_where_what_their_template_names_is(
+    start: Callable[..., SimulatedCluster],
+    control: Callable[..., Controller],
+    described: dict[str, Any],
+    config: dict[str, str],
+    suitable: set[str],
+    what: str,
+) -> None:
+    described["mappings"]["pci"] = [{"id": "gpu", "map": ["node=pve1,path=0000:01:00.0,id=10de:2204"]}]
+    cluster = start(described)
+    cluster.set_guest(9000, config=config)
+    controller = control(cluster)
+    vms = [{"name": f"web-{number}", "memory": 512} for number in range(3)]
+    planned = controller.schedule(vms=vms, clone="debian-13", state="present", check=True)
+    for vm in planned["vms"]:
+        nodes = vm["decision"]["nodes"]
+        assert {node["node"] for node in nodes if node["feasible"]} == suitable
+        assert what in str([node for node in nodes if not node["feasible"]])
+    if "hostpci0" not in config:
+        controller.schedule(vms=vms, clone="debian-13", state="present")
+        assert set(places(cluster, "web-").values()) <= suitable
+
+
 NOWHERE = [
     ({"virtiofs": {"virtiofs0": "nope"}}, "no directory mapping 'nope', or this user cannot see it"),
     ({"cicustom": "user=local:snippets/nope.yml"}, "no snippet 'local:snippets/nope.yml'"),
