@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from ..errors import LedgerIncompatible
-from ..model import NO_CONSTRAINTS, Constraints
+from ..model import NO_CONSTRAINTS, Constraints, Identity
 
 _PROC = Path("/proc")
 
@@ -126,6 +126,9 @@ class Reservation:
         constraints: those of the request; the cluster does not show them.
         source: for a move, the node that the guest leaves; empty for a VM that is being created.
         addresses: the static IP addresses that the VM will have.
+        identity: for a move, that of the guest. For a creation, that of the VM, as its config showed it after the
+            create; None until then.
+        task: for a creation, the UPID of the task that creates the VM; empty until it is known.
         phase: C(reserved) before anything was sent to Proxmox, C(binding) from just before the create call on,
             C(created) after its task has succeeded.
         created, expires: seconds since the epoch, by the ledger's clock.
@@ -148,6 +151,8 @@ class Reservation:
     constraints: Constraints = NO_CONSTRAINTS
     source: str = ""
     addresses: tuple[str, ...] = ()
+    identity: Identity | None = None
+    task: str = ""
     phase: Phase = "reserved"
     holder: Holder | None = None
     created: float = 0.0
@@ -175,6 +180,9 @@ def move_name(vmid: int) -> str:
 UNEXPIRED = f"expires + CASE phase WHEN 'binding' THEN {LASTS} ELSE 0 END > ?"
 """The SQL condition for rows that have not expired, as in has_expired."""
 
+IDENTITY, TASK = "identity", "task"
+"""Keys of the column C(resources) that are known only after the create was sent."""
+
 COLUMNS = "cluster, vmid, name, holder_id, holder, phase, created, expires, resources"
 
 
@@ -194,6 +202,8 @@ def to_row(reservation: Reservation) -> tuple[t.Any, ...]:
         "constraints": to_data(reservation.constraints),
         "source": reservation.source,
         "addresses": reservation.addresses,
+        IDENTITY: to_data(reservation.identity),
+        TASK: reservation.task,
         # Version 1.0.0 refuses reservations without it.
         "group": reservation.constraints.gang.name if reservation.constraints.gang else None,
     }
@@ -239,6 +249,8 @@ def from_row(row: Iterable[t.Any]) -> Reservation:
             constraints=from_data(Constraints, values["constraints"]) if values.get("constraints") else NO_CONSTRAINTS,
             source=_text(values.get("source", "")),
             addresses=tuple(str(ipaddress.ip_address(_text(each))) for each in values.get("addresses", ())),
+            identity=from_data(Identity, values[IDENTITY]) if values.get(IDENTITY) else None,
+            task=_text(values.get(TASK, "")),
             phase=_phase(phase),
             holder=holder_from_text(holder),
             created=_amount(created),

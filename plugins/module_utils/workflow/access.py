@@ -19,10 +19,11 @@ from ..engine.profiles import Profile
 from ..engine.standing_rules import StandingRules
 from ..engine.texts import whole_number
 from ..errors import ConnectionFailed, InvalidRequest, PermissionDenied
-from ..model import Node, Request, Snapshot
+from ..model import Guest, Node, Request, Snapshot
 from ..proxmox.api.failures import UNREADABLE, NotRecorded
 from ..proxmox.api.reader import Reader
 from ..proxmox.api.session import Session
+from ..proxmox.identity import Sameness, compare, identity_of
 from ..proxmox.inventory.freshness import SETTLING, KnownGuest, read_config
 from ..proxmox.inventory.rows import read_next_id
 from ..proxmox.inventory.snapshot import (
@@ -187,6 +188,17 @@ class Access:
             return read_config(self.reader, node, vmid) is None
         except UNREADABLE:
             return False
+
+    def is_another(self, guest: Guest, reservation: Reservation) -> bool:
+        """Whether a guest is certainly not the one that a reservation is about. One request if that is known."""
+        born = reservation.identity
+        if born is None or guest.kind != born.kind:
+            return born is not None
+        try:
+            config = self.reader.get(f"/nodes/{guest.node}/{guest.kind}/{guest.vmid}/config")
+        except UNREADABLE:
+            return False
+        return compare(born, identity_of(config, guest.node, guest.kind)) is Sameness.OTHER
 
     def glance(self) -> Snapshot:
         """The cluster as a single request shows it. New things appear late in it, but it shows that something has

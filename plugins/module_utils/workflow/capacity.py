@@ -92,7 +92,7 @@ def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[s
     access = Access.open(params, facts_of(params.get("nodes")))
     try:
         reservations = access.ledger.reservations(access.identity())
-        report = shapes.fit(access, count_reservations(access.read(), reservations))
+        report = shapes.fit(access, count_reservations(access.read(), reservations, is_another=access.is_another))
     finally:
         access.close()
     return _result(report, [entry.request.name for entry in shapes.entries], n_plus_one=params["n_plus_one"])

@@ -78,6 +78,7 @@ def count_reservations(
     reservations: Iterable[Reservation],
     known: Mapping[int, KnownGuest] = MappingProxyType({}),
     is_gone: Callable[[str, int], bool] = lambda node, vmid: False,
+    is_another: Callable[[Guest, Reservation], bool] = lambda guest, reservation: False,
 ) -> Counted:
     """Combine the reservations with the snapshot.
 
@@ -86,7 +87,8 @@ def count_reservations(
     VM that was created already, that VM was deleted, and the new guest counts. known are guests whose sizes were not
     read again; the reservations of those that were created stay for other runs, which then need not read them either.
     Those that are proven count as they are shown, completed from the reservation. is_gone returns whether a created VM
-    that is missing in the snapshot does not exist on its node either.
+    that is missing in the snapshot does not exist on its node either; is_another whether the guest that has the VMID now
+    is certainly not the one that a reservation is about. A move of a guest that is gone moves no other.
     """
     shown = {guest.vmid: guest for guest in snapshot.guests}
     reachable = {node.name for node in snapshot.nodes if node.online}
@@ -96,6 +98,9 @@ def count_reservations(
     proven = {vmid for vmid, guest in known.items() if guest.proven}
     for reservation in reservations:
         guest = shown.get(reservation.vmid)
+        if reservation.source and guest is not None and is_another(guest, reservation):
+            fulfilled.add(reservation.vmid)
+            continue
         if reservation.source:
             over, late = _move_is_over(guest, reservation, snapshot.migrating), guest is not None and guest.memory <= 0
             if guest is not None and late:

@@ -244,7 +244,7 @@ class Placer:
         settling = SETTLING if any(entry.state != "absent" for entry in entries) else 0.0
         snapshot = self._as_if_moved(self._without_unreachable(access.read(known, patience=settling)))
         snapshot = self._with_names(snapshot, entries)
-        counted = count_reservations(snapshot, reservations, known, access.is_gone)
+        counted = count_reservations(snapshot, reservations, known, access.is_gone, access.is_another)
         if cycle is not None:
             cycle.confirm(counted.fulfilled)
         matches = match_entries(

@@ -102,8 +102,9 @@ def writes(cluster: SimulatedCluster) -> list[str]:
 
 
 @pytest.fixture
-def access(cluster: SimulatedCluster, tmp_path: Path) -> Iterator[Access]:
-    params = {
+def params(cluster: SimulatedCluster, tmp_path: Path) -> dict[str, Any]:
+    """The connection to the cluster, and a ledger, that all controllers of a test share."""
+    return {
         "api_host": [cluster.host],
         "api_port": cluster.port,
         "api_user": cluster.token_user,
@@ -112,6 +113,10 @@ def access(cluster: SimulatedCluster, tmp_path: Path) -> Iterator[Access]:
         "ca_path": cluster.ca_path,
         "reservations": str(tmp_path / "ledger.db"),
     }
+
+
+@pytest.fixture
+def access(params: dict[str, Any]) -> Iterator[Access]:
     opened = Access.open(params, lambda nodes: {})
     yield opened
     opened.close()

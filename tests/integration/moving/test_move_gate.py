@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from simulated_cluster.client import SimulatedCluster
+from support.identities import identified, use_again
 from support.ledgers import dead_holder
 from support.small_cluster import profile
 
@@ -20,6 +22,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans impor
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Holder, Reservation
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.access import Access
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.gate import MoveGate
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.sight import at_work
 
 from .conftest import TIME_SCALE, description
 
@@ -134,3 +137,26 @@ def test_gate__counts_the_move_of_a_killed_controller_while_its_task_runs(
 
     counted = {each.vmid for each in access.ledger.reservations(name)}
     assert counted == ({101} if sent else {102})
+
+
+@pytest.mark.parametrize("name", ["payroll", "vm101"])
+def test_gate__neither_counts_nor_awaits_the_move_of_a_guest_whose_vmid_was_used_again(
+    cluster: SimulatedCluster, access: Access, params: dict[str, Any], name: str
+) -> None:
+    """Another controller has a move of vm101 under way; the memory that vm101 would need on pve2 is needed there."""
+    session, other = access.writer(), Access.open(params, lambda nodes: {})
+    cluster.add_guest(vmid=202, node="pve2", name="vm202", memory=9 * 1024, status="running")
+    cluster.advance(30)
+    MoveGate(other, profile(), lambda snapshot: snapshot).admit(identified(session, move(101))).begin()
+    gate = MoveGate(access, profile(), lambda snapshot: snapshot)
+    with pytest.raises(PlanStale, match="would exceed the memory overcommit ratio"):
+        gate.admit(move(102))
+    assert at_work(access) == {101: "it is being moved"}
+
+    use_again(cluster, 101, name, memory=256)
+    cluster.advance(30)
+
+    assert at_work(access) == {}
+    gate.admit(move(102))
+    assert [each.vmid for each in access.ledger.reservations(access.identity())] == [102]
+    other.close()

@@ -10,6 +10,7 @@ import typing as t
 from dataclasses import replace
 
 import pytest
+from support.identities import identity
 from support.ledgers import reservation
 from support.small_cluster import guest, node, scheduler
 
@@ -380,6 +381,21 @@ def test_a_slow_clone__counts_for_what_was_asked_after_its_holder_fell_silent() 
 
 def test_a_move__is_kept_by_the_ledger_with_the_node_that_it_leaves() -> None:
     held = moved(cluster="c", expires=1.0)
+
+    assert from_row(to_row(held)) == held
+
+
+def test_a_move_of_a_guest_whose_vmid_another_one_has_by_now__moves_no_other() -> None:
+    payroll = guest(100, "pve1", name="payroll", lock="migrate")
+    cluster = Snapshot(nodes=(node("pve1"), node("pve2")), guests=(payroll,))
+
+    result = count_reservations(cluster, [moved()], is_another=lambda guest, held: guest is payroll)
+
+    assert (result.under_way, result.fulfilled, result.snapshot.guests) == ((), {100}, (payroll,))
+
+
+def test_a_move__is_kept_with_the_identity_of_the_guest() -> None:
+    held = moved(cluster="c", expires=1.0, identity=identity(7, "web-1"))
 
     assert from_row(to_row(held)) == held
 

@@ -107,7 +107,7 @@ class MoveGate:
         if any(reservation.source and reservation.forsaken for reservation in reservations):
             # The task of a killed controller goes on, and may ask the HA manager for the move late.
             snapshot = replace(snapshot, migrating=migrating(self._access.reader))
-        counted = count_reservations(self._view(snapshot), reservations)
+        counted = count_reservations(self._view(snapshot), reservations, is_another=self._access.is_another)
         cycle.confirm(counted.fulfilled)
         return counted
 
@@ -154,6 +154,7 @@ class MoveGate:
                 known,
                 node=move.target,
                 source=guest.node,
+                identity=move.identities.get(guest.vmid),
                 cores=guest.cores,
                 memory=guest.memory,
                 running=guest.running,

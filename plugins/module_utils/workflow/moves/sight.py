@@ -60,7 +60,8 @@ def live_look(access: Access, goals_of: Callable[[Snapshot], Goals], view: View 
         reservations = access.of_others(access.ledger.reservations(access.identity()))
         snapshot = access.read()
         needs = replace(needs_of_moves(snapshot), maintenance=True, bridges=False)
-        counted = count_reservations(completed(access.reader, snapshot, needs), reservations)
+        snapshot = completed(access.reader, snapshot, needs)
+        counted = count_reservations(snapshot, reservations, is_another=access.is_another)
         goals = goals_of(counted.snapshot)
         cautions = ha_cautions(access.reader, counted.snapshot, goals)
         if _may_move(goals, counted.snapshot):
@@ -123,5 +124,5 @@ def coming_to(nodes: Collection[str], state: ClusterState, reservations: Iterabl
 def at_work(access: Access) -> dict[int, str]:
     """What busy_guests returns for the cluster as it is now. Two requests."""
     reservations = access.ledger.reservations(access.identity())
-    counted = count_reservations(access.glance(), reservations)
+    counted = count_reservations(access.glance(), reservations, is_another=access.is_another)
     return busy_guests(counted, reservations, migrating(access.reader))
