@@ -37,6 +37,8 @@ options:
     description:
       - Whether a VM that has the O(name) but is in another pool than O(pool) is the requested one. With O(update), it
         is moved to O(pool). V(false) when this is not given.
+      - The same holds for a VM that has the VMID and the O(name) of one that a run began to create a moment ago, and is
+        another one.
     type: bool
     version_added: 1.1.0
   accept_unknown:

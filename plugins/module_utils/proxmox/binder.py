@@ -23,7 +23,7 @@ from ..model import Archive, Decision, Identity, Template
 from .api.failures import AnswerLost, VMIDTaken
 from .creations import is_unwritten
 from .inventory.freshness import BEING_MADE, RESTORING, read_config
-from .leftovers import Leftovers, Making
+from .leftovers import Leftovers, Making, Note, unnoted
 from .lifecycle import LOOK_FOR, unfenced
 from .making import (
     Adjust,
@@ -62,6 +62,7 @@ class Binder(Leftovers):
         resizes: Mapping[str, int] | None = None,
         *,
         fence: Callable[[], None] = unfenced,
+        note: Note = unnoted,
     ) -> Bound:
         """Create the decision's VM, start it if the request says so, and return the outcome.
 
@@ -74,6 +75,7 @@ class Binder(Leftovers):
             resizes: imported disks to grow afterwards (slot to bytes); one that is large enough is not changed.
             fence: called right before each request that creates or starts the VM. If it raises, the request is not
                 sent.
+            note: called with the UPID of the task, and with the identity of the VM as soon as its config is read.
 
         Raises:
             VMIDTaken: another guest has the VMID; nothing was left behind, another VMID may be tried.
@@ -81,7 +83,7 @@ class Binder(Leftovers):
                 left behind.
         """
         request, node = decision.request, decision.node
-        making = Making(decision.vmid, request.name, node, "qmcreate", node, str(decision.vmid), fence)
+        making = Making(decision.vmid, request.name, node, "qmcreate", node, str(decision.vmid), fence, note)
         sent = {**params, "vmid": decision.vmid}
         ending = Ending.of(request, str(params.get("description", "")), marked=bool(resizes))
         later: dict[str, t.Any] = {}
@@ -120,18 +122,19 @@ class Binder(Leftovers):
         adjust: Adjust | None,
         *,
         fence: Callable[[], None] = unfenced,
+        note: Note = unnoted,
     ) -> Bound:
         """Clone template into the decision's VM, adjust the clone, and start it if the request says so.
 
         Args:
             params: the parameters of C(POST /nodes/NODE/qemu/VMID/clone), without newid, name, description and target.
             adjust: what to change in the clone. None: nothing.
-            fence: as for create.
+            fence, note: as for create.
 
         Raises: as create.
         """
         request, vmid = decision.request, decision.vmid
-        making = Making(vmid, request.name, decision.node, "qmclone", template.node, str(template.vmid), fence)
+        making = Making(vmid, request.name, decision.node, "qmclone", template.node, str(template.vmid), fence, note)
         ending = Ending.of(
             request, str(request.options.get("description", template.description)), marked=adjust is not None
         )
@@ -155,18 +158,19 @@ class Binder(Leftovers):
         adjust: Adjust | None,
         *,
         fence: Callable[[], None] = unfenced,
+        note: Note = unnoted,
     ) -> Bound:
         """Restore a backup as the decision's VM, adjust the VM, and start it if the request says so.
 
         Args:
             params: the parameters of C(POST /nodes/NODE/qemu), including archive, without vmid and start.
             adjust: what to change in the restored VM. None: nothing.
-            fence: as for create.
+            fence, note: as for create.
 
         Raises: as create.
         """
         request, node, vmid = decision.request, decision.node, decision.vmid
-        making = Making(vmid, request.name, node, RESTORING, node, str(vmid), fence)
+        making = Making(vmid, request.name, node, RESTORING, node, str(vmid), fence, note)
         description = str(request.options.get("description", archive.config.get("description", "")))
         ending = Ending.of(request, description, marked=adjust is not None)
         sent = {**params, "vmid": vmid}
@@ -264,6 +268,7 @@ class Binder(Leftovers):
             upid: str | None = None
             try:
                 upid = send()
+                making.note(task=upid)
                 result = self._tasks.wait(upid)
                 self._quorum.shown()
                 return result
@@ -323,6 +328,8 @@ class Binder(Leftovers):
     def _found(self, making: Making, since: float | None) -> TaskResult | None:
         """Wait until the guest with our VMID has its complete config, and return our task's result if it is our VM."""
         upid = self._own_task(making, since)
+        if upid:
+            making.note(task=upid)
         result = self._tasks.wait(upid) if upid else TaskResult("", making.node)
 
         def complete() -> Mapping[str, t.Any] | None:
@@ -377,7 +384,9 @@ class Binder(Leftovers):
         is_other = bool(making.name) and config.get("name") != making.name
         if is_other or (ending.marked and unfinished(config) is None):
             raise VMIDTaken(f"VMID {making.vmid} is taken by another guest on node {making.node}", making.vmid)
-        return self._seen(making.node, making.vmid, config), config
+        guest = self._seen(making.node, making.vmid, config)
+        making.note(identity=guest.identity)
+        return guest, config
 
 
 def _mark(sent: dict[str, t.Any], ending: Ending) -> None:

@@ -38,6 +38,9 @@ from .api.reader import Reader
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CTIME = re.compile(r"(?:^|,)ctime=(\d{1,18})(?:,|$)")
 _UUID_OF_SMBIOS = re.compile(r"(?:^|,)uuid=([^,]*)")
+MARKS = frozenset({"smbios1", "vmgenid"})
+"""The options that set marks of a guest's creation."""
+
 _TEXTS = ("name", "node", "kind", "uuid", "vmgenid", "digest")
 
 

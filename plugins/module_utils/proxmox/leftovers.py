@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ..errors import ApiError, CollectionError, NotTheSameGuest, TaskFailed, TaskTimeout
+from ..model import Identity
 from .api.failures import VMIDTaken
 from .creations import removal_of
 from .identity import identity_of
@@ -27,10 +28,20 @@ _ROOT = "root@pam"
 R = t.TypeVar("R")
 
 
+class Note(t.Protocol):
+    """Notes what is known by now of a VM that is being made."""
+
+    def __call__(self, *, task: str = "", identity: Identity | None = None) -> None: ...
+
+
+def unnoted(*, task: str = "", identity: Identity | None = None) -> None:
+    """Note nothing, for creations without a reservation."""
+
+
 @dataclass(frozen=True, slots=True)
 class Making:
-    """A VM that is being made: its VMID, name and node, the type, node and id of its task, and the fence to call before
-    each write.
+    """A VM that is being made: its VMID, name and node, the type, node and id of its task, the fence to call before
+    each write, and where to note what is known of the VM.
     """
 
     vmid: int
@@ -40,6 +51,7 @@ class Making:
     task_node: str
     task_id: str
     fence: Callable[[], None]
+    note: Note
 
 
 class Leftovers(Lifecycle):

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from ..errors import CollectionError
+from ..model import Identity
 from . import lease
 from .database import Database, Row, Transaction
 from .records import COLUMNS, UNEXPIRED, Durations, Holder, Phase, Reservation, from_row, has_expired, to_row
@@ -131,6 +132,21 @@ class Ledger:
         with self._database.transaction(cluster) as transaction:
             expires = transaction.now + self.durations.created
             _update(transaction, cluster, vmids, holder, expires, phase="created")
+
+    def note_birth(
+        self, cluster: str, vmid: int, holder: Holder, *, task: str = "", identity: Identity | None = None
+    ) -> None:
+        """Keep what is known by now of the VM that the holder creates: the UPID of the task, and its identity."""
+        with self._database.transaction(cluster) as transaction:
+            of_holder = "cluster = ? AND vmid = ? AND holder_id = ?"
+            key = (cluster, vmid, holder.id)
+            for row in transaction.fetch(f"SELECT {COLUMNS} FROM qemu_scheduler_reservations WHERE {of_holder}", key):
+                found = from_row(row)
+                known = replace(found, task=task or found.task, identity=identity or found.identity)
+                resources = to_row(known)[-1]
+                transaction.change(
+                    f"UPDATE qemu_scheduler_reservations SET resources = ? WHERE {of_holder}", (resources, *key)
+                )
 
     def release(self, cluster: str, vmids: Collection[int], holder: Holder) -> None:
         """Drop those of the reservations that are the holder's; for VMs that were not created."""
@@ -357,6 +373,11 @@ class Fence:
         asked = self._clocks()
         self._ledger.mark_binding(self._cluster, [self._vmid], self._holder)
         self._proven = asked
+
+    def note_birth(self, *, task: str = "", identity: Identity | None = None) -> None:
+        """Keep what is known of the VM. Without it, another run knows the VM by less; so a failure does no harm."""
+        with suppress(CollectionError):
+            self._ledger.note_birth(self._cluster, self._vmid, self._holder, task=task, identity=identity)
 
     def check(self) -> None:
         """Raise ReservationLost unless the reservation is still the holder's. Raises LedgerUnavailable if unknown."""

@@ -180,9 +180,6 @@ def move_name(vmid: int) -> str:
 UNEXPIRED = f"expires + CASE phase WHEN 'binding' THEN {LASTS} ELSE 0 END > ?"
 """The SQL condition for rows that have not expired, as in has_expired."""
 
-IDENTITY, TASK = "identity", "task"
-"""Keys of the column C(resources) that are known only after the create was sent."""
-
 COLUMNS = "cluster, vmid, name, holder_id, holder, phase, created, expires, resources"
 
 
@@ -202,8 +199,8 @@ def to_row(reservation: Reservation) -> tuple[t.Any, ...]:
         "constraints": to_data(reservation.constraints),
         "source": reservation.source,
         "addresses": reservation.addresses,
-        IDENTITY: to_data(reservation.identity),
-        TASK: reservation.task,
+        "identity": to_data(reservation.identity),
+        "task": reservation.task,
         # Version 1.0.0 refuses reservations without it.
         "group": reservation.constraints.gang.name if reservation.constraints.gang else None,
     }
@@ -249,8 +246,8 @@ def from_row(row: Iterable[t.Any]) -> Reservation:
             constraints=from_data(Constraints, values["constraints"]) if values.get("constraints") else NO_CONSTRAINTS,
             source=_text(values.get("source", "")),
             addresses=tuple(str(ipaddress.ip_address(_text(each))) for each in values.get("addresses", ())),
-            identity=from_data(Identity, values[IDENTITY]) if values.get(IDENTITY) else None,
-            task=_text(values.get(TASK, "")),
+            identity=from_data(Identity, values["identity"]) if values.get("identity") else None,
+            task=_text(values.get("task", "")),
             phase=_phase(phase),
             holder=holder_from_text(holder),
             created=_amount(created),

@@ -23,7 +23,7 @@ from ..model import Guest, Node, Request, Snapshot
 from ..proxmox.api.failures import UNREADABLE, NotRecorded
 from ..proxmox.api.reader import Reader
 from ..proxmox.api.session import Session
-from ..proxmox.identity import Sameness, compare, identity_of
+from ..proxmox.identity import identity_of
 from ..proxmox.inventory.freshness import SETTLING, KnownGuest, read_config
 from ..proxmox.inventory.rows import read_next_id
 from ..proxmox.inventory.snapshot import (
@@ -40,6 +40,7 @@ from ..proxmox.options.table import option_of
 from ..reservations.ledger import Ledger
 from ..reservations.opening import open_ledger
 from ..reservations.records import Holder, Reservation
+from .births import is_another
 from .options.rules import standing_rules
 from .stopping import Stop
 
@@ -190,15 +191,17 @@ class Access:
             return False
 
     def is_another(self, guest: Guest, reservation: Reservation) -> bool:
-        """Whether a guest is certainly not the one that a reservation is about. One request if that is known."""
-        born = reservation.identity
-        if born is None or guest.kind != born.kind:
-            return born is not None
+        """Whether a guest is certainly not the one that a reservation of another run is about. One request if that is
+        known.
+        """
+        if reservation.holder == self.holder or not (reservation.identity or reservation.task):
+            return False
         try:
             config = self.reader.get(f"/nodes/{guest.node}/{guest.kind}/{guest.vmid}/config")
         except UNREADABLE:
             return False
-        return compare(born, identity_of(config, guest.node, guest.kind)) is Sameness.OTHER
+        found = identity_of(config, guest.node, guest.kind)
+        return is_another(self.reader, reservation, found)
 
     def glance(self) -> Snapshot:
         """The cluster as a single request shows it. New things appear late in it, but it shows that something has

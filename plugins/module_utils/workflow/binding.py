@@ -15,6 +15,8 @@ from ..model import Decision, Guest, Template
 from ..proxmox.api.failures import NodeSilent, NodeUnreachable, VMIDTaken
 from ..proxmox.binder import Binder
 from ..proxmox.creations import BeingCreated
+from ..proxmox.identity import MARKS
+from ..proxmox.leftovers import unnoted
 from ..proxmox.making import (
     TEMPLATE,
     Adjust,
@@ -156,6 +158,8 @@ class BindingCycle:
         fence = Fence(self._access.ledger, self._access.identity(), decision.vmid, self._access.holder)
         fence.mark_binding()
         request = decision.request
+        # A VM that gets other marks of creation afterwards is not known by those that it has first.
+        note = unnoted if request.options.keys() & MARKS else fence.note_birth
         clone, archive = request.clone, request.archive
         if archive is not None:
             from .archives import left_after_restore, restore_parameters
@@ -163,16 +167,16 @@ class BindingCycle:
             left = left_after_restore(request)
             parameters = restore_parameters(decision, archive)
             adjust = _adjusting(left, decision, {}) if left else None
-            return self._binder.restore(decision, archive, parameters, adjust, fence=fence.check)
+            return self._binder.restore(decision, archive, parameters, adjust, fence=fence.check, note=note)
         if entry.clone is None or clone is None:
             parameters = create_parameters(request, decision)
             parameters.pop(TEMPLATE, None)
-            return self._binder.create(decision, parameters, import_resizes(request), fence=fence.check)
+            return self._binder.create(decision, parameters, import_resizes(request), fence=fence.check, note=note)
         template = _template_of(decision, clone.templates)
         devices = {device.option: device.value for device in decision.devices}
         adjust = _adjusting(request.options, decision, devices) if request.options or devices else None
         parameters = _clone_parameters(entry, entry.clone)
-        return self._binder.clone(decision, template, parameters, adjust, fence=fence.check)
+        return self._binder.clone(decision, template, parameters, adjust, fence=fence.check, note=note)
 
 
 @contextmanager

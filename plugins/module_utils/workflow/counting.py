@@ -87,8 +87,8 @@ def count_reservations(
     VM that was created already, that VM was deleted, and the new guest counts. known are guests whose sizes were not
     read again; the reservations of those that were created stay for other runs, which then need not read them either.
     Those that are proven count as they are shown, completed from the reservation. is_gone returns whether a created VM
-    that is missing in the snapshot does not exist on its node either; is_another whether the guest that has the VMID now
-    is certainly not the one that a reservation is about. A move of a guest that is gone moves no other.
+    that is missing in the snapshot does not exist on its node either; is_another whether the guest that has the VMID
+    now is certainly not the one that a reservation is about. A move of a guest that is gone moves no other.
     """
     shown = {guest.vmid: guest for guest in snapshot.guests}
     reachable = {node.name for node in snapshot.nodes if node.online}
@@ -98,11 +98,10 @@ def count_reservations(
     proven = {vmid for vmid, guest in known.items() if guest.proven}
     for reservation in reservations:
         guest = shown.get(reservation.vmid)
-        if reservation.source and guest is not None and is_another(guest, reservation):
-            fulfilled.add(reservation.vmid)
-            continue
         if reservation.source:
             over, late = _move_is_over(guest, reservation, snapshot.migrating), guest is not None and guest.memory <= 0
+            if guest is not None and (late or not over) and is_another(guest, reservation):
+                over, late = True, False
             if guest is not None and late:
                 guest = shown[guest.vmid] = _as_created(guest, reservation)
             if guest is not None and not over:
@@ -115,6 +114,9 @@ def count_reservations(
             lost = reservation.expired or (created and is_gone(reservation.node, reservation.vmid))
         else:
             lost = guest.node in reachable and _is_another(guest, reservation)
+        if guest is not None and not lost and reservation.forsaken and is_another(guest, reservation):
+            # It counts for nothing. As long as it lasts, it proves that the VM of its name is another one.
+            continue
         if lost:
             if not _still_being_made(reservation):
                 fulfilled.add(reservation.vmid)

@@ -336,10 +336,12 @@ class Run:
         """Plan the changes to existing VMs, each from its current config, and fail those that would be refused."""
         existing = [job for job in due if job.state is State.PLANNED]
         if existing:
+            from .births import check_birth
             from .existing.limits import check_limits, displaced, is_allowed_storage
 
             cluster = ReadOnce(self._access.reader)
             self._converger.pools = placement.snapshot.pools
+            self._converger.check_birth = partial(check_birth, self._access.reader, placement.seen.reservations)
             self._converger.displaced = partial(displaced, placement.scheduler)
             self._converger.hints.is_allowed_storage = partial(is_allowed_storage, placement.scheduler)
             with self._stop.threads(self._parallel) as pool:

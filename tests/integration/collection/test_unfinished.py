@@ -12,6 +12,7 @@ import pytest
 import yaml
 from simulated_cluster.client import CLUSTERS, SimulatedCluster
 from support.controller import Controller, Result
+from support.identities import use_again
 from support.versions import both_versions
 from support.waiting import until
 
@@ -186,6 +187,59 @@ def test_imported_disk__is_grown_by_the_next_run(controller: Controller, cluster
     assert "size=30G" in config["scsi0"]
     assert "description" not in config
     unchanged(controller, **options)
+
+
+def writes_to(cluster: SimulatedCluster, vmid: int) -> list[str]:
+    """The writes that have reached the guest that has the VMID now."""
+    birth = cluster.state()["guests"][vmid]["birth"]
+    requests = [each for each in cluster.requests() if each["method"] != "GET"]
+    return [f"{each['method']} {each['path']}" for each in requests if each["guests"].get(vmid) == birth]
+
+
+def reused(cluster: SimulatedCluster) -> int:
+    """Use the VMID of a VM that a killed run has created for one of the same name, which seems to be unfinished."""
+    until(lambda: any(guest["name"] == "web-1" for guest in cluster.state()["guests"].values()))
+    vmid = int(guest_of(cluster)["vmid"])
+    cluster.advance(30)
+    use_again(cluster, vmid, "web-1", status="stopped", config={"description": MARK})
+    cluster.advance(30)
+    return vmid
+
+
+@both_versions
+@pytest.mark.parametrize("options", [{**IMPORT, "state": "started"}, {**IMPORT, "state": "absent"}])
+def test_vm_that_has_the_vmid_of_one_whose_run_was_killed__is_not_finished(
+    controller: Controller, cluster: SimulatedCluster, options: dict[str, Any]
+) -> None:
+    """The killed run knew the task of its create only."""
+    killed(controller, cluster, "/qemu", **{**options, "state": "started"})
+    vmid = reused(cluster)
+
+    for _time in range(2):
+        controller.fail("NotTheSameGuest", **options)
+    assert writes_to(cluster, vmid) == []
+
+    controller.schedule(adopt=True, **options)
+
+
+def test_vm_that_has_the_vmid_of_an_unfinished_clone__is_not_finished(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    """All clones of a template share their time of creation: the killed run has noted the identity of its own."""
+    cluster.fault(method="PUT", path="/resize$", task_seconds=20, count=1)
+    module = controller.start("qemu_schedule", state="started", **CLONE)
+    until(lambda: sent(cluster, "PUT", "/resize"))
+    module.kill()
+    config = guest_of(cluster)["config"]
+    cluster.advance(30)
+    use_again(cluster, int(guest_of(cluster)["vmid"]), "web-1", status="stopped", config={
+        "meta": config["meta"], "description": MARK,
+    })  # fmt: skip
+    cluster.advance(30)
+
+    controller.fail("NotTheSameGuest", state="started", **CLONE)
+
+    assert writes_to(cluster, int(guest_of(cluster)["vmid"])) == []
 
 
 def test_what_was_decided_for_a_clone__outlives_its_run(controller: Controller, cluster: SimulatedCluster) -> None:

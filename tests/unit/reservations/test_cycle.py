@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+from support.identities import identity
 from support.ledgers import CLUSTER, OTHER_CLUSTER, dead_holder, reservation
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import LedgerUnavailable
@@ -370,3 +371,14 @@ def test_threads__share_one_ledger(anywhere: str) -> None:
         assert [(found.vmid, found.phase) for found in ledger.reservations(CLUSTER)] == [
             (vmid, "binding") for vmid in range(100, 116)
         ]
+
+
+def test_birth__is_kept_with_the_reservation_of_its_holder_only(ledger: Ledger, me: Holder) -> None:
+    reserve(ledger, me, reservation(100), reservation(101))
+    ledger.note_birth(CLUSTER, 100, me, task="UPID:pve1:1")
+    ledger.note_birth(CLUSTER, 100, me, identity=identity(7, "vm100"))
+    ledger.note_birth(CLUSTER, 101, Holder.here(), identity=identity(8, "vm101"))
+
+    found = {each.vmid: (each.task, each.identity, each.phase) for each in ledger.reservations(CLUSTER)}
+
+    assert found == {100: ("UPID:pve1:1", identity(7, "vm100"), "reserved"), 101: ("", None, "reserved")}

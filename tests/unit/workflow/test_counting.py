@@ -402,3 +402,11 @@ def test_a_move__is_kept_with_the_identity_of_the_guest() -> None:
 
 def test_a_move__says_nothing_of_the_guests_name() -> None:
     assert known_guests([moved()]) == {}
+
+
+@pytest.mark.parametrize("shown", [web(), web(name=None, lock="create")])
+def test_a_vm_that_has_the_vmid_of_one_that_a_killed_run_created__counts_itself(shown: Guest) -> None:
+    """The reservation stays and tells that the VM is another one."""
+    result = counted(shown, mine(phase="binding", forsaken=True), is_another=lambda guest, held: True)
+
+    assert (outcome(result), result.snapshot.guests, result.fulfilled) == ("not counted", (shown,), frozenset())

@@ -63,6 +63,7 @@ class Converger:
         displaced: for a request, and a VM's node and config, the slots of drives that are not on a storage of the class
             that they name.
         hints: what the marks of unfinished VMs say.
+        check_birth: raises NotTheSameGuest if the config is not that of the VM that was created for an entry.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Converger:
         self._abandoned = abandoned
         self.hints = Hints(reader, addresses, attributes)
         self.pools: Collection[str] = frozenset()
+        self.check_birth: Callable[[Entry, Guest, Mapping[str, t.Any]], None] = lambda *_asked: None
         self.displaced: Callable[[Request, str, Mapping[str, t.Any]], Collection[str]] = lambda *_asked: ()
 
     def plan(self, entry: Entry, guest: Guest, cluster: Reader | None = None) -> ExistingPlan:
@@ -98,6 +100,7 @@ class Converger:
             raise InvalidRequest(f"state: {entry.label} ({guest.vmid}) is a template, which cannot be {entry.state}")
         guest, stored = self._config(entry, guest)
         config = stored.config
+        self.check_birth(entry, guest, config)
         begun = self.hints.agreed(entry, guest, config)
         made = config if begun is None else {**config, **begun.addresses}
         cautions: list[str] = []
@@ -163,6 +166,7 @@ class Converger:
             if config is None:
                 raise GuestVanished(f"{entry.label} ({guest.vmid}) is no longer on node {guest.node}")
             self._check_name(entry, guest, config)
+            self.check_birth(entry, guest, config)
             plan.identity, plan.digest = identity_of(config, guest.node), config.get("digest")
             plan.is_protected = bool(config.get("protection"))
             if guest.template or config.get(TEMPLATE):

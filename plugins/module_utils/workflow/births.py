@@ -1,0 +1,67 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether a guest is the one that a reservation is about: its VMID may belong to another one by now."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Iterable, Mapping
+
+from ..errors import NotTheSameGuest
+from ..model import Guest, Identity
+from ..proxmox.api.failures import UNREADABLE
+from ..proxmox.api.reader import Reader
+from ..proxmox.identity import Sameness, as_json, compare, identity_of, named
+from ..proxmox.tasks import Upid, task_rows
+from ..reservations.records import Reservation
+from .options.entries import Entry
+
+
+def is_another(reader: Reader, reservation: Reservation, found: Identity) -> bool:
+    """Whether a guest is certainly not the one that a reservation is about.
+
+    A VM whose creation was not followed to its end is known by the task of its creation only.
+    """
+    if reservation.identity is not None:
+        return compare(reservation.identity, found) is Sameness.OTHER
+    try:
+        return bool(reservation.task) and _is_made_by_others(reader, reservation, Upid.parse(reservation.task), found)
+    except UNREADABLE:
+        return False
+
+
+def check_birth(
+    reader: Reader,
+    reservations: Iterable[Reservation],
+    entry: Entry,
+    guest: Guest,
+    config: Mapping[str, t.Any],
+) -> None:
+    """Raise NotTheSameGuest if a VM has the VMID and the name of one that was created, and is certainly another.
+
+    It may seem to be unfinished: its owner writes its notes.
+    """
+    found = identity_of(config, guest.node)
+    for each in reservations:
+        is_asked = (each.vmid, each.name) == (guest.vmid, config.get("name")) and not each.source
+        if not is_asked or entry.adopt or not is_another(reader, each, found):
+            continue
+        raise NotTheSameGuest(
+            f"{entry.label}: VMID {guest.vmid} belongs to another VM than the one that was created: found "
+            f"{named(found)}, with which nothing was done; if it is the requested VM, set adopt=true",
+            vmid=guest.vmid,
+            planned=None if each.identity is None else as_json(each.identity),
+            found=as_json(found),
+        )
+
+
+def _is_made_by_others(reader: Reader, reservation: Reservation, task: Upid, found: Identity) -> bool:
+    """Whether a VM was made before or after the task, as Proxmox VE writes the time into its config while the task
+    runs. For a clone or a restored VM, that is the time of its source.
+    """
+    if task.type != "qmcreate" or found.ctime is None or found.ctime == task.started:
+        return False
+    rows = task_rows(reader, task.node, reservation.vmid)
+    ended = next((row.get("endtime") for row in rows if row.get("upid") == task.text), None)
+    return found.ctime < task.started or (ended is not None and found.ctime > int(ended))
