@@ -21,7 +21,8 @@ from .options.entries import Entry
 def is_another(reader: Reader, reservation: Reservation, found: Identity) -> bool:
     """Whether a guest is certainly not the one that a reservation is about.
 
-    A VM whose creation was not followed to its end is known by the task of its creation only.
+    A VM whose creation was not followed to its end is known by the task of its creation only. The end of that task is
+    read only then: an unchanged run after a creation costs no further request.
     """
     if reservation.identity is not None:
         return compare(reservation.identity, found) is Sameness.OTHER
@@ -60,8 +61,10 @@ def _is_made_by_others(reader: Reader, reservation: Reservation, task: Upid, fou
     """Whether a VM was made before or after the task, as Proxmox VE writes the time into its config while the task
     runs. For a clone or a restored VM, that is the time of its source.
     """
-    if task.type != "qmcreate" or found.ctime is None or found.ctime == task.started:
+    if task.type != "qmcreate" or found.ctime is None:
         return False
+    if found.ctime <= task.started or reservation.phase == "created":
+        return found.ctime < task.started
     rows = task_rows(reader, task.node, reservation.vmid)
     ended = next((row.get("endtime") for row in rows if row.get("upid") == task.text), None)
-    return found.ctime < task.started or (ended is not None and found.ctime > int(ended))
+    return ended is not None and found.ctime > int(ended)
