@@ -132,6 +132,7 @@ options:
       - Maximum time to wait if a VM cannot be placed, in seconds. The scheduler retries the VM after each event in the
         cluster that may make it fit.
       - A VM that no event can make fit, such as one that is larger than every node, fails at once.
+      - A VM that may be one of those on an offline node, whose names are not known, waits for the node as well.
       - With O(all_or_nothing), no VM is created until all of them can be placed.
       - The module does not wait in check mode or with O(snapshot).
     type: int

@@ -12,7 +12,7 @@ from concurrent.futures import as_completed
 from contextlib import suppress
 from functools import cached_property, partial
 
-from ..errors import CollectionError, GuestVanished, InternalError, Interrupted
+from ..errors import CollectionError, GuestVanished, InternalError, Interrupted, VMNotKnown
 from ..model import Guest
 from ..proxmox.api.reader import Reader, ReadOnce, ReadWhereTheyAre
 from ..proxmox.creations import BeingCreated, Creations
@@ -213,14 +213,30 @@ class Run:
         if queued:
             return queued
         unplaced = [job for job in self.jobs if job.is_unplaced]
+        doubtful = [job for job in self.jobs if isinstance(job.error, VMNotKnown)]
         try:
-            if self._is_worth_a_try(unplaced, placement):
-                return unplaced if stands else due
+            if self._wait_for_names(doubtful) or self._is_worth_a_try(unplaced, placement):
+                return [*unplaced, *doubtful] if stands else due
         except CollectionError as error:
             self._fail(unplaced, error)
             return ()
         self._advise(due, placement)
         return ()
+
+    def _wait_for_names(self, doubtful: Sequence[Job]) -> bool:
+        """Wait until it is known whether the VMs of these jobs exist: they may be on a node that comes back. Returns
+        False if that stays unknown, or if the run fails in any case.
+        """
+        others = [job for job in self._failed() if job not in doubtful]
+        in_vain = self._all_or_nothing and not all(job.is_hopeful for job in others)
+        if in_vain or not (doubtful and self._writes and self._patience):
+            return False
+        vmids = {vmid for job in doubtful if job.error is not None for vmid in job.error.details["vmids"]}
+        try:
+            return self._waiting.until_names_are_known(doubtful, vmids)
+        finally:
+            for job in doubtful:
+                job.note_wait(self._waiting.waited)
 
     def _is_worth_a_try(self, unplaced: Sequence[Job], placement: Placement) -> bool:
         """Wait until another try may succeed for one of the jobs that did not fit. Returns False if none can."""

@@ -19,6 +19,7 @@ from ..engine.queue import SchedulingQueue
 from ..engine.verdicts import Outcome
 from ..errors import ApiError, ConnectionFailed
 from ..model import Request, Snapshot
+from .existing.matching import is_silent
 from .job import Job
 
 FIRST_PAUSE = 1.0
@@ -88,9 +89,7 @@ class Waiting:
                 return True
             if now >= self._deadline:
                 return False
-            if now >= self._tell_next:
-                self._tell(jobs, now - self._began)
-                self._tell_next = now + self._tell_every
+            self._report(jobs, now)
             due = self._queue.next_time()
             soonest = self._deadline if due is None else min(due, self._deadline)
             self._sleep(max(min(pause, soonest - now), 0.05))
@@ -106,3 +105,25 @@ class Waiting:
             self._queue.wake(events | {Event.DEVICE} if Event.GUEST in events else events)
             seen = after
         return False
+
+    def until_names_are_known(self, jobs: Sequence[Job], vmids: Collection[int]) -> bool:
+        """Wait until Proxmox VE tells the names of these guests again, or no longer shows them: one of them may be the
+        VM of each job. Returns False if time is up.
+        """
+        pause = FIRST_PAUSE
+        while (now := self._clock()) < self._deadline:
+            self._report(jobs, now)
+            self._sleep(min(pause, self._deadline - now))
+            pause = min(pause * GROWTH, LONGEST_PAUSE)
+            try:
+                guests = self._read().guests
+            except (ApiError, ConnectionFailed):
+                continue
+            if not any(is_silent(guest) and guest.vmid in vmids for guest in guests):
+                return True
+        return False
+
+    def _report(self, jobs: Sequence[Job], now: float) -> None:
+        if now >= self._tell_next:
+            self._tell(jobs, now - self._began)
+            self._tell_next = now + self._tell_every

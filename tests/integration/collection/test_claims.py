@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ import yaml
 from simulated_cluster.client import CLUSTERS, SimulatedCluster
 from support.controller import Controller
 from support.versions import both_versions
+from support.waiting import until
 
 VM = {"memory": 1024}
 
@@ -209,6 +211,42 @@ def test_vm_that_may_be_on_a_dead_node__is_neither_created_nor_said_to_be_gone(
 def test_counted_vms__are_not_created_again_either(controller: Controller, blind: SimulatedCluster) -> None:
     controller.fail("VMNotKnown", vms=[{"name": "app-{n}", "count": 3, **VM}])
     assert (named(blind, "app-2"), named(blind, "app-3")) == ([101], [])
+
+
+@both_versions
+@pytest.mark.parametrize("state", ["present", "absent"])
+def test_vm_that_may_be_on_a_dead_node__waits_for_the_node(
+    controller: Controller, blind: SimulatedCluster, state: str
+) -> None:
+    asked = {"name": "app-2", "state": state, "wait_for_capacity": 60, **VM}
+    controller.fail("VMNotKnown", **asked, check=True)
+    blind.requests(reset=True)
+    with ThreadPoolExecutor() as pool:
+        run = pool.submit(controller.schedule, **asked)
+        until(lambda: len([r for r in blind.requests() if r["path"] == "/cluster/resources"]) > 2)
+        assert (run.done(), named(blind, "app-2"), writes(blind)) == (False, [101], [])
+        blind.set_node("pve2", online=True)
+        blind.advance(60)
+        result = run.result()
+    assert result["changed"] is (state == "absent")
+    assert named(blind, "app-2") == ([101] if state == "present" else [])
+
+
+def test_vm_that_may_be_on_a_dead_node__fails_when_the_time_is_over(
+    controller: Controller, blind: SimulatedCluster
+) -> None:
+    failed = controller.fail("VMNotKnown", name="app-2", wait_for_capacity=2, **VM)
+    assert failed["vms"][0]["waited"] >= 2
+    assert (named(blind, "app-2"), writes(blind)) == ([101], [])
+
+
+@pytest.mark.parametrize("surplus", ["keep", "absent"])
+def test_surplus_on_a_dead_node__is_told(controller: Controller, blind: SimulatedCluster, surplus: str) -> None:
+    series = {"name": "web-{n}", "count": 1, "surplus": surplus, "only_tags": ["web"]}
+    told = controller.schedule(vms=[series], accept_unknown=True, **VM)["warnings"]
+    (warning,) = [text for text in told if "beyond count" in text]
+    assert warning.startswith("pve2 cannot be reached, and the names of the VMs there are not known (101, 102)")
+    assert {101, 102} <= set(blind.state()["guests"])
 
 
 def test_vmid_the_pool_and_the_users_word__tell_which_vm_is_meant(

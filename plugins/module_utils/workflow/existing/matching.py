@@ -109,10 +109,10 @@ def doubts(
     ]
     if not risked:
         return []
-    return [f"{_named_nowhere(risked)}: a VM that is requested by name, and may be one of them, is treated as missing"]
+    return [f"{named_nowhere(risked)}: a VM that is requested by name, and may be one of them, is treated as missing"]
 
 
-def _named_nowhere(silent: Iterable[Guest]) -> str:
+def named_nowhere(silent: Iterable[Guest]) -> str:
     """The text about VMs whose names Proxmox VE does not tell."""
     found = sorted({guest.vmid: guest for guest in silent}.values(), key=lambda guest: guest.vmid)
     nodes = listed(sorted({guest.node for guest in found}))
@@ -233,7 +233,7 @@ def _match(
 def _not_known(entry: Entry, perhaps: Sequence[Guest]) -> VMNotKnown:
     done = "nothing is removed" if entry.state == "absent" else "it is not created"
     return VMNotKnown(
-        f"{entry.label}: was not found, and may be one of those: {_named_nowhere(perhaps)}. So {done}. Bring the node "
+        f"{entry.label}: was not found, and may be one of those: {named_nowhere(perhaps)}. So {done}. Bring the node "
         "back, set vmid, or set accept_unknown=true if the VM is none of them",
         vmids=[guest.vmid for guest in perhaps],
     )
