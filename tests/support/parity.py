@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 VARIABLE_PARTS = (
     *("api_port", "ca_path", "progress_file", "ansible_job_id", "results_file", "exception", "snapshot"),
-    *("cluster", "digest", "uptime", "seconds", "checksum", "md5sum", "_original_basename"),
+    *("cluster", "digest", "uptime", "seconds", "checksum", "md5sum", "_original_basename", "ctime"),
 )
 """What differs between two runs of the same task on two clusters: a traceback names files of the module's archive, a
-snapshot has figures of the moment, a plan names its cluster, no two moves take the same time, a checksum is that of
-a page with the time on it, and Ansible copies a page from a file with a random name.
+snapshot has figures of the moment, a plan names its cluster and when its guests were created, no two moves take the
+same time, a checksum is that of a page with the time on it, and Ansible copies a page from a file with a random name.
 """
 OFFLINE = re.compile("cannot be reached, and the names of the VMs there are not known")
 """Five minutes after a node went, the cluster forgets its storages and the names of its guests. Which of two runs sees
