@@ -322,6 +322,8 @@ options:
       - A mapping has the same properties as keys, and V(storage), V(size) (GiB, or with a unit such as V(512M)),
         V(storage_class) (the class to choose the storage from), V(volume) (an existing volume) and V(import_from).
       - To make an imported disk larger than its image, set V(size) as well.
+      - 'V({scsi1: {remove: unused}}) removes a drive, with O(update) from an existing VM, and from a clone. The VM
+        keeps the volume as an unused disk, except for that of a cloud-init drive, which Proxmox VE destroys.'
       - For an existing disk, the name of the volume is not compared. With O(update), a larger size grows the disk, and
         another storage moves it. A smaller size or another existing volume is reported as drift and never applied.
       - For an existing disk, only the given properties are compared. The others are not changed.

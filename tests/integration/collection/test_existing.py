@@ -347,6 +347,43 @@ def test_removing__needs_neither_room_nor_a_name(controller: Controller, cluster
     assert 102 not in cluster.state()["guests"]
 
 
+@both_versions
+@pytest.mark.parametrize(("name", "vmid"), [("spare", 102), ("app-2", 101)])
+def test_drive__is_removed_by_a_word_and_its_volume_kept(
+    controller: Controller, cluster: SimulatedCluster, name: str, vmid: int
+) -> None:
+    controller.schedule(name=name, scsi={"scsi1": "shared:4"}, update=True)
+    volume = config_of(cluster, vmid)["scsi1"].partition(",")[0]
+    asked: dict[str, Any] = {"name": name, "scsi": {"scsi1": {"remove": "unused"}}}
+    told = controller.schedule(**asked)
+    assert (told["changed"], told["vms"][0]["drift"]["scsi1"]["new"]) == (False, None)
+    assert config_of(cluster, vmid)["scsi1"].startswith(volume)
+    for wrong in ({"remove": "destroy"}, {"remove": "unused", "size": 4}, {"remove": True}):
+        failed = controller.fail("InvalidRequest", name=name, scsi={"scsi1": wrong}, update=True)
+        assert "scsi1: " in failed["msg"]
+        assert "remove: unused" in failed["msg"]
+    assert controller.schedule(**asked, update=True)["vms"][0]["actions"] == ["update"]
+    config = config_of(cluster, vmid)
+    assert ("scsi1" in config, config["unused0"], "scsi0" in config) == (False, volume, True)
+    assert controller.schedule(**asked, update=True)["changed"] is False
+
+
+def test_drive_of_a_template__is_removed_from_its_clone(controller: Controller, cluster: SimulatedCluster) -> None:
+    controller.schedule(name="debian-13", vmid=9000, scsi={"scsi1": "shared:4"}, update=True)
+    asked = {"name": "web-1", "clone": "debian-13", "scsi": {"scsi1": {"remove": "unused"}, "scsi2": {"size": 1}}}
+    vmid = controller.schedule(**asked)["vmid"]
+    config = config_of(cluster, vmid)
+    assert ("scsi1" in config, "scsi2" in config, config["unused0"].startswith("shared:")) == (False, True, True)
+    assert "scsi1" in config_of(cluster, 9000)
+    assert controller.schedule(**asked, update=True)["changed"] is False
+
+
+def test_new_vm__does_not_get_a_drive_that_it_shall_not_have(controller: Controller, cluster: SimulatedCluster) -> None:
+    drives = {"virtio": {"virtio0": {"remove": "unused"}}, "scsi": {"scsi0": {"size": 1}}}
+    vmid = controller.schedule(name="web-1", **drives)["vmid"]
+    assert [key for key in config_of(cluster, vmid) if key.startswith(("virtio", "unused"))] == []
+
+
 EFI = "shared:vm-102-disk-1,efitype=4m,pre-enrolled-keys=1,size=528K"
 
 

@@ -311,5 +311,10 @@ class Drives(Conversion):
             return {"type": "dict"}
         return {"type": "dict", "options": {name: dict(each) for name, each in self.suboptions.items()}}
 
-    def to_api(self, option: str, value: t.Any) -> Drive:
+    def to_api(self, option: str, value: t.Any) -> Value:
+        """Return the drive; an empty text, which unsets the slot, for one that is to be removed."""
+        if isinstance(value, Mapping) and value.get("remove") is not None:
+            if {key: each for key, each in value.items() if each is not None} != {"remove": "unused"}:
+                raise invalid(option, dict(value), "remove: unused, and nothing else beside it")
+            return ""
         return parse_drive(option, value)
