@@ -21,7 +21,7 @@ DISK = {"scsi0": {"size": 4}}
         (
             {"pool": "nope"},
             "InvalidRequest",
-            "pool: pool 'nope' does not exist, or this user may not see it; known: web",
+            "pool: pool 'nope' does not exist, or this user cannot see it; known: web",
         ),
         (
             {"net": {"net0": "virtio,bridge=vmbr9"}, "state": "started", "node": "pve3"},

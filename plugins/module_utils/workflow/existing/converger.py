@@ -401,5 +401,5 @@ def missing_pool(reader: Reader, pool: str) -> str | None:
     except ApiError as error:
         if "does not exist" not in error.message:
             raise
-        return f"pool {pool!r} does not exist, or this user may not see it"
+        return f"pool {pool!r} does not exist, or this user cannot see it"
     return None
