@@ -45,7 +45,7 @@ class Playbook:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
-                preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+                preexec_fn=_begin_in_terminal,
             )
         os.close(inside)
 
@@ -97,6 +97,13 @@ class Playbook:
                 if f"XDG_STATE_HOME={self.folder}/state".encode() in path.read_bytes():
                     found.append(int(path.parent.name))
         return found
+
+
+def _begin_in_terminal() -> None:
+    """Take the terminal, and the signals as a terminal gives them: tests that run in the background ignore some."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 GOES_ON = "closed terminal, with `nohup`"
