@@ -97,7 +97,10 @@ def snapshot_of(scenario: Scenario) -> Snapshot:
 def _node(name: str, body: Scenario) -> Node:
     sets = {key: frozenset(body[key]) for key in ("bridges", "cpu_models", "cpu_flags") if key in body}
     sizes = {key: int(body[key] * GIB) for key in ("memory_used",) if key in body}
-    return Node(name, **{"cores": 16, **body, **sets, **sizes, "memory": int(body.get("memory", 64) * GIB)})
+    sizes["memory"] = int(body.get("memory", 64) * GIB)
+    has = dict.fromkeys(body.get("lacks", {}).items(), False)
+    plain = {key: value for key, value in body.items() if key != "lacks"}
+    return Node(name, **{"cores": 16, **plain, **sets, **sizes, "has": has})
 
 
 def _guest(body: Scenario) -> Guest:

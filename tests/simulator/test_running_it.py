@@ -206,8 +206,9 @@ def test_wrong_fault__is_refused(cluster: SimulatedCluster) -> None:
 
 
 def test_what_is_not_simulated__says_so(cluster: SimulatedCluster, api: Any) -> None:
-    answer = api("GET", "/cluster/backup")
-    assert (answer.status_code, answer.reason) == (501, "Method 'GET /cluster/backup' is not simulated by this cluster")
+    answer = api("GET", "/cluster/metrics")
+    assert (answer.status_code, answer.reason) == (
+        501, "Method 'GET /cluster/metrics' is not simulated by this cluster")
     assert api("GET", "/cluster/nosuch").reason == "Method 'GET /cluster/nosuch' not implemented"
 
 

@@ -58,7 +58,7 @@ def test_mapping_as_text__is_a_mapping(planner: Controller) -> None:
     ("options", "told"),
     [
         ({"node": "pve-1"}, "no node 'pve-1', known: pve1, pve2, pve3; did you mean pve1?"),
-        ({"scsi": {"scsi0": "local-lwm:8"}}, "no storage 'local-lwm', known: local, local-lvm, shared; did you mean"),
+        ({"scsi": {"scsi0": "local-lwm:8"}}, "user cannot see it, known: local, local-lvm, shared; did you mean"),
         ({"clone": "debian-31"}, "debian-13"),
         ({"pool": "wep"}, "known: web"),
         ({"profile": "balance"}, "; did you mean balanced?"),

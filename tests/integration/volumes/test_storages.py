@@ -137,7 +137,8 @@ def test_image_that_is_nowhere__is_missed_before_anything_is_written(
 ) -> None:
     failed = controller.fail("NoStorageAvailable", name="setup", ide={"ide2": "nfs:iso/no.iso,media=cdrom"})
     assert "3 node(s) didn't have 'nfs:iso/no.iso' (pve1, pve2, pve3)" in failed["msg"]
-    assert failed["msg"].endswith("; no volume 'nfs:iso/no.iso', known: nfs:iso/everywhere.iso")
+    known = "no volume 'nfs:iso/no.iso', or this user cannot see it, known: nfs:iso/everywhere.iso"
+    assert failed["msg"].endswith(f"; {known}")
     assert not [request for request in cluster.requests() if request["method"] != "GET"]
 
 
