@@ -49,15 +49,22 @@ def hiding_secrets(module_class: type[AnsibleModule]) -> type[AnsibleModule]:
 
         def __init__(self, *args: t.Any, **kwargs: t.Any) -> None:
             self._secrets: set[str] = set()
-            self._are_options_checked = False
+            self._were_options_seen = self._are_options_checked = False
             super().__init__(*args, **kwargs)
             self._are_options_checked = True
+            if not self._were_options_seen:
+                self._see_options()
             # Some options come from the environment.
             self.no_log_values |= self._secrets.union(secrets_in(self.params, secret_names(self.argument_spec)))
 
         def _set_internal_properties(self, *args: t.Any, **kwargs: t.Any) -> None:
-            # The last step before Ansible checks the options.
+            # The last step before Ansible checks the options. It is not documented: another release may not have it.
             super()._set_internal_properties(*args, **kwargs)
+            self._see_options()
+
+        def _see_options(self) -> None:
+            """Note the secrets in the options, drop what contradicts them, and fail for those of a wrong shape."""
+            self._were_options_seen = True
             names = secret_names(self.argument_spec)
             self._secrets.update(secrets_in(self.params, names))
             self.params.update(contradicted_by(self.params, self.argument_spec))
@@ -69,6 +76,8 @@ def hiding_secrets(module_class: type[AnsibleModule]) -> type[AnsibleModule]:
                 self.fail_json(msg=message, error_code=InvalidRequest.code)
 
         def fail_json(self, msg: str, **kwargs: t.Any) -> None:
+            if not self._were_options_seen:
+                self._secrets.update(secrets_in(self.params, secret_names(self.argument_spec)))
             self.no_log_values |= self._secrets
             if not self._are_options_checked:
                 # They would be shown, and what has the wrong shape may have secrets anywhere.

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from simulated_cluster.client import SimulatedCluster
@@ -61,6 +62,25 @@ def test_attribute__that_actions_of_another_release_do_not_have(
 ) -> None:
     run = create(cluster, tmp_path, renaming_attribute(name), OF_ACTIONS)
     assert (DIRECTLY in run.output, AS_A_MODULE in run.output) == (False, True)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"memory": "lots", "cipassword": {"of": "correct-horse"}},
+        {"memory": "lots", "vms": {"a": {"cipassword": "correct-horse"}}},
+        {"memory": 512, "api_user": "root@pam:correct-horse"},
+    ],
+)
+def test_secret__is_hidden_without_the_step_before_the_options_are_checked(
+    cluster: SimulatedCluster, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    other = copied(tmp_path / "core", renaming("_set_internal_properties"))
+    task = {"qemu_scheduler.proxmox.qemu_schedule": {"name": "web-1", **options}}
+    run = run_tasks(tmp_path, [task], {**cluster.environment(), **other}, "-vvv")
+    assert run.code != 0, run.output
+    assert "correct-horse" not in run.output
+    assert not [request for request in cluster.requests() if request["method"] != "GET"]
 
 
 @pytest.mark.parametrize("line", ["raise RuntimeError('odd')", "res = {**res, 'stdout': '{}'}", "return None"])
