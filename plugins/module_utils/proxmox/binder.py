@@ -147,7 +147,9 @@ class Binder(Leftovers):
             sent["description"] = Unfinished.copy_of(decision, ending.description).marked_description
         # Another VM may have the VMID of the template by now.
         source = self.writer(template.vmid, template.identity or Identity(template.name, template.node))
-        return self._copied(making, lambda: source.clone(template.node, sent), adjust, ending, running=request.running)
+        return self._copied(
+            making, lambda: source.clone(template.node, sent, fence), adjust, ending, running=request.running
+        )
 
     @to_its_end
     def restore(
@@ -241,11 +243,12 @@ class Binder(Leftovers):
         """
         node = making.node
         try:
-            if running:
-                making.fence()
             if running or ending.has_steps or ending.marked:
                 guest = guest or self._new_guest(making, ending)[0]
-                node = self.start(node, guest) if running else node
+                if running:
+                    # After the proof, which may take long enough for the reservation to expire.
+                    making.fence()
+                    node = self.start(node, guest)
                 self._end(node, guest, ending)
         except VMIDTaken:
             raise

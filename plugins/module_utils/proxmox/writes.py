@@ -120,9 +120,17 @@ class GuestWriter:
         """Delete it, with the disks that its config names, and return True."""
         return bool(self._followed(node, lambda: self._session.delete(self._path(node), params)))
 
-    def clone(self, node: str, params: Mapping[str, t.Any]) -> str:
-        """Begin to clone it. Returns the UPID of the task, which is not followed."""
-        return str(self._send(node, lambda: self._session.post(f"{self._path(node)}/clone", params)))
+    def clone(self, node: str, params: Mapping[str, t.Any], fence: Callable[[], None]) -> str:
+        """Begin to clone it. Returns the UPID of the task, which is not followed.
+
+        fence is called between the proof and the request: a proof may take long enough for a reservation to expire.
+        """
+
+        def send() -> str:
+            fence()
+            return str(self._session.post(f"{self._path(node)}/clone", params))
+
+        return self._send(node, send)
 
     def migrate(self, node: str, params: Mapping[str, t.Any]) -> str:
         """Begin to migrate it away from node. Returns the UPID of the task, which is not followed."""

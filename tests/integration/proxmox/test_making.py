@@ -521,6 +521,17 @@ def test_guest_that_took_the_place_of_ours__is_never_changed(cluster, binder, mo
     assert (theirs["config"]["memory"], theirs["status"]) == ("64", "stopped")
 
 
+def test_reservation__is_proved_last_before_a_clone_and_its_start(cluster, binder):
+    before: list[str] = []
+
+    def fence() -> None:
+        before.append(calls(cluster)[-1])
+
+    binder.clone(decision(running=True), template(binder), {"full": 1}, None, fence=fence)
+
+    assert before[-2:] == ["GET /nodes/pve1/qemu/9000/config", "GET /nodes/pve1/qemu/200/config"]
+
+
 @pytest.mark.parametrize("name", ["tpl", "theirs"])
 def test_template_that_was_replaced__is_not_cloned(cluster, binder, name):
     planned = template(binder)

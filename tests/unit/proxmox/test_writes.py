@@ -20,6 +20,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.failures import AnswerLost
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.identity import identity_of
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.lifecycle import unfenced
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.writes import GuestWriter
 
 CODE = CHECKOUT / "plugins"
@@ -135,7 +136,7 @@ WRITES = {
     "command": lambda guest: guest.command("pve1", "stop", {}),
     "convert_to_template": lambda guest: guest.convert_to_template("pve1"),
     "delete": lambda guest: guest.delete("pve1"),
-    "clone": lambda guest: guest.clone("pve1", {"newid": 200}),
+    "clone": lambda guest: guest.clone("pve1", {"newid": 200}, unfenced),
     "migrate": lambda guest: guest.migrate("pve1", {"target": "pve2"}),
     "move_to_pool": lambda guest: guest.move_to_pool("pve1", "web"),
     "add_to_ha": lambda guest: guest.add_to_ha("pve1", {}),

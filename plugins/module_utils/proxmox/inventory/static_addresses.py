@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +13,10 @@ from ...errors import ApiError
 from ...model import OFF, Guest
 from ..api.failures import NodeUnreachable, NotRecorded
 from ..api.reader import Reader, in_parallel
-from ..options.values import Interface, gateways_of, static_addresses
+from ..options.values import Address, Interface, gateways_of, static_addresses
 from ..outcomes import is_missing
 from ..pending import read_stored_config
 from ..unfinished import unfinished
-
-Address: t.TypeAlias = "ipaddress.IPv4Address | ipaddress.IPv6Address"
 
 
 @dataclass(frozen=True, slots=True)

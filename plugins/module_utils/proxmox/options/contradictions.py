@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from ...errors import InvalidRequest
 from .drives import SIZE_EXPECTED, Drive, is_cloudinit, is_drive, kind_of
@@ -21,7 +22,7 @@ _CLOUD_INIT = frozenset(
 )
 _ADDRESSES = "ipconfig"
 
-DEFAULTS: Config = {"bios": "seabios", "memory": 512, "cores": 1, "sockets": 1}
+DEFAULTS: Config = MappingProxyType({"bios": "seabios", "memory": 512, "cores": 1, "sockets": 1})
 
 
 def merged(config: Config, options: Config) -> dict[str, t.Any]:

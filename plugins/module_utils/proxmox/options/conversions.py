@@ -17,11 +17,8 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from ...errors import InvalidRequest
-from .drives import Drive, parse_drive
+from .drives import Value, parse_drive
 from .values import PropertyKind, Secret, boolean, invalid, number
-
-Value: t.TypeAlias = "str | int | Drive"
-"""A value of to_api. A drive is formatted later, when its storage is known."""
 
 _TAG = re.compile(r"[a-z0-9_][a-z0-9_+.-]*")
 # Options may stand before the type. The base64 text begins with the length of the type, of which the upper bytes are 0.

@@ -15,9 +15,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from ...engine.texts import whole_number
-from .conversions import Value
 from .drive_changes import compare_drive
-from .drives import Drive, media_of
+from .drives import Drive, Value, media_of
 from .kinds import absent_boot_devices
 from .table import conversion_of, default_of
 from .values import Secret, boolean

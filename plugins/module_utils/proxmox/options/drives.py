@@ -89,6 +89,10 @@ def drive_size(slot: str, current: str) -> int:
     return size_in_config(kind_of(slot).read(current).get("size", "")) or 0
 
 
+Value: t.TypeAlias = "str | int | Drive"
+"""A value of to_api. A drive is formatted later, when its storage is known."""
+
+
 @dataclass(frozen=True, slots=True)
 class Drive:
     """One requested drive.

@@ -13,8 +13,8 @@ from ...engine.texts import alike, hint
 from ...errors import InvalidRequest
 from ...model import MIB, VMID_MAX, VMID_MIN, Decision, Request, Storage
 from .contradictions import check_contradictions, unread_cloud_init
-from .conversions import Value, tags_of
-from .drives import Drive
+from .conversions import tags_of
+from .drives import Drive, Value
 from .kinds import CICUSTOM, CPU, HOSTPCI, IPCONFIG, NET, USB, VIRTIOFS, absent_boot_devices
 from .table import to_api
 from .values import invalid, number, such_as

@@ -31,9 +31,9 @@ from .conversions import (
     SshKeys,
     Tags,
     Text,
-    Value,
     Words,
 )
+from .drives import Value
 from .values import check_length, invalid, such_as
 
 _EFIDISK: dict[str, dict[str, t.Any]] = {

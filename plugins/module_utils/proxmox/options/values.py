@@ -301,6 +301,7 @@ class PropertyKind:
 
 
 Interface: t.TypeAlias = "ipaddress.IPv4Interface | ipaddress.IPv6Interface"
+Address: t.TypeAlias = "ipaddress.IPv4Address | ipaddress.IPv6Address"
 
 _CARD = re.compile(r"(?:ipconfig|net)(\d{1,9})")
 _WITH_ADDRESS = ("ip", "ip6")

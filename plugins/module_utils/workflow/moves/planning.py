@@ -33,7 +33,7 @@ TRIES = 2
 
 STAYS = stuck("it stays, as the task says", "remove it from stays")
 
-Objection = Callable[[int, Identity], tuple[str, str] | None]
+Objection = Callable[[int, Identity], "tuple[str, str] | None"]
 
 
 def no_objection(_vmid: int, _identity: Identity) -> tuple[str, str] | None:

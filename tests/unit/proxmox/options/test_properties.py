@@ -38,7 +38,8 @@ def values(each: Property) -> st.SearchStrategy[str]:
         return st.sampled_from([text for text in ADDRESSES if each.valid(text)])
     if each.pattern:
         texts = st.from_regex(re.compile(each.pattern, re.ASCII), fullmatch=True)
-        return texts.filter(lambda text: bool(text.strip()) and text == text.strip())
+        longest = 1000 if each.longest is None else each.longest
+        return texts.filter(lambda text: bool(text.strip()) and text == text.strip() and len(text) <= longest)
     return WORDS
 
 
