@@ -187,6 +187,8 @@ def test_a_paused_run__does_not_start_what_it_made_in_a_place_that_was_given_to_
     one_node.fault(method="POST", path="/clone$", task_held=True)
     late = controller.start("qemu_schedule", name="late", clone="base", reservations=ledger, state="started")
     until(lambda: sent(one_node, "POST", "/clone"))
+    # By then, the ledger knows the task: a process that is paused while it writes would keep the ledger locked.
+    until(lambda: sent(one_node, "GET", "/status"))
     runs.pause(late)
     one_node.clear_faults()
     until(lambda: "late" in names(one_node) and not one_node.state()["guests"][100]["config"].get("lock"))

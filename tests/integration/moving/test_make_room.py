@@ -268,7 +268,7 @@ def test_plan__that_was_killed_is_completed_by_applying_it_again(
     plan = plan_of_two(controller)
     cluster.fault(method="POST", path="/migrate$", task_seconds=100, count=1)
     running = controller.start("qemu_schedule", **TWO, **ROOM, apply=plan)
-    until(lambda: posts(cluster))
+    until(lambda: any(r["method"] == "GET" and "qmigrate" in r["path"] for r in cluster.requests()))
     running.kill()
 
     result = controller.schedule(**TWO, **ROOM, apply=plan)
