@@ -76,6 +76,6 @@ def _exists(reader: Reader, vmid: int) -> bool:
     return False
 
 
-def told(guests: Collection[str], pools: Collection[str]) -> str:
+def describe_hidden(guests: Collection[str], pools: Collection[str]) -> str:
     """Return what is hidden, as the object of a sentence."""
     return ", ".join([*guests, *(f"the guests of {path}" for path in pools)])

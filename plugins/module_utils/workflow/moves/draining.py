@@ -17,8 +17,15 @@ from ...plans import Goals
 from ...proxmox.api.failures import UNREADABLE
 from ...proxmox.api.reader import in_parallel
 from ...proxmox.api.session import Session
-from ...proxmox.hidden_guests import ACCESS, GUESTS, Held, hidden_guests, sees_all_entries, sees_guests
-from ...proxmox.hidden_guests import told as hidden_as_text
+from ...proxmox.hidden_guests import (
+    ACCESS,
+    GUESTS,
+    Held,
+    describe_hidden,
+    hidden_guests,
+    sees_all_entries,
+    sees_guests,
+)
 from ...proxmox.identity import identity_of
 from ...proxmox.inventory.rows import mark_of
 from ...proxmox.moves.drain_marks import DrainMarks, recognizes
@@ -118,7 +125,7 @@ def _require_all_guests(session: Session, held: Held) -> None:
     hidden, pools = hidden_guests(session, held, session.user)
     if hidden or pools:
         raise PermissionDenied(
-            f"access control lists hide {hidden_as_text(hidden, pools)} from {session.user}, so that a node may look"
+            f"access control lists hide {describe_hidden(hidden, pools)} from {session.user}, so that a node may look"
             f" drained while it still has guests: grant VM.Audit on them, or set allow_hidden: true",
             hidden=[*hidden, *pools],
         )
