@@ -74,10 +74,15 @@ BANNED: Mapping[str, str] = {
 }
 """Each phrase, with what to write instead. A phrase matches whole words in any case, also where a line breaks."""
 
-_PHRASES = {
-    phrase: re.compile(r"\b" + r"[\s#]+".join(map(re.escape, phrase.split())) + r"\b", re.IGNORECASE)
-    for phrase in BANNED
-}
+_BREAK = re.compile(r"[\s#]+")
+# The longest first: of two phrases that begin at one word, the longer one says more.
+_PHRASES = re.compile(
+    "|".join(
+        rf"\b{_BREAK.pattern.join(map(re.escape, phrase.split()))}\b"
+        for phrase in sorted(BANNED, key=len, reverse=True)
+    ),
+    re.IGNORECASE,
+)
 _CODE = re.compile(r"`[^`\n]+`|\b[CEOV]\((?:[^()]|\([^()]*\))*\)")
 """Names of options, keys and values in the markup of Markdown and Ansible."""
 
@@ -98,11 +103,10 @@ def findings(path: Path) -> list[str]:
     found = []
     for line, text in _texts(path):
         prose = _CODE.sub(lambda code: re.sub(r"[^\n]", "`", code[0]), text)
-        for phrase, pattern in _PHRASES.items():
-            found += [
-                f"{path.name}:{line + prose.count(chr(10), 0, match.start())}: {phrase!r}: write {BANNED[phrase]!r}"
-                for match in pattern.finditer(prose)
-            ]
+        for match in _PHRASES.finditer(prose):
+            phrase = _BREAK.sub(" ", match[0]).lower()
+            place = line + prose.count("\n", 0, match.start())
+            found.append(f"{path.name}:{place}: {phrase!r}: write {BANNED[phrase]!r}")
     return found
 
 

@@ -6,15 +6,16 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-import pytest
 from support.pages import CHECKOUT
 
 _TEST = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
+_NAME = re.compile(r"test_[^_]\w*?[^_]__[^_]\w*")
 
 
-@pytest.mark.parametrize("path", sorted(CHECKOUT.glob("tests/**/test_*.py")), ids=lambda path: path.stem)
-def test_names__have_subject_and_behaviour(path: Path) -> None:
-    names = _TEST.findall(path.read_text(encoding="utf-8"))
-    assert [name for name in names if not re.fullmatch(r"test_[^_]\w*?[^_]__[^_]\w*", name)] == []
+def test_names__have_subject_and_behaviour() -> None:
+    names = {
+        path.stem: [name for name in _TEST.findall(path.read_text(encoding="utf-8")) if not _NAME.fullmatch(name)]
+        for path in CHECKOUT.glob("tests/**/test_*.py")
+    }
+    assert {stem: wrong for stem, wrong in names.items() if wrong} == {}

@@ -23,18 +23,17 @@ PLACES = {
 """What each kind of file looks like, with a place for a phrase."""
 
 
-@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(CHECKOUT)))
-def test_wording__no_banned_phrase(path: Path) -> None:
-    found = findings(path)
+def test_wording__no_banned_phrase() -> None:
+    found = [f"{path.relative_to(CHECKOUT).parent}: {finding}" for path in sources() for finding in findings(path)]
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("phrase", BANNED)
 @pytest.mark.parametrize("name", PLACES)
-def test_wording__finds_a_phrase_in_every_kind_of_text(name: str, phrase: str, tmp_path: Path) -> None:
+def test_wording__finds_each_phrase_in_every_kind_of_text(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
-    path.write_text(PLACES[name].format(phrase), encoding="utf-8")
-    assert any(f"{phrase!r}: write {BANNED[phrase]!r}" in finding for finding in findings(path))
+    for phrase, term in BANNED.items():
+        path.write_text(PLACES[name].format(phrase), encoding="utf-8")
+        assert any(f"{phrase!r}: write {term!r}" in finding for finding in findings(path))
     path.write_text(PLACES[name].format("allocates"), encoding="utf-8")
     assert findings(path) == []
 
