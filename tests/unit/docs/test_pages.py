@@ -11,13 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import yaml
-from support.pages import CHECKOUT, Example, anchors, examples, links, pages
+from support.pages import CHECKOUT, anchors, examples, links, pages
 from support.playbook import COLLECTIONS
-
-PAGES = pages()
-YAML = [example for page in PAGES for example in examples(page) if example.language == "yaml"]
 
 
 class AnsibleYAML(yaml.SafeLoader):
@@ -27,14 +23,8 @@ class AnsibleYAML(yaml.SafeLoader):
 AnsibleYAML.add_multi_constructor("!", lambda loader, suffix, node: f"!{suffix}")
 
 
-def name_of(value: Path | Example) -> str:
-    if isinstance(value, Example):
-        return f"{value.page.relative_to(CHECKOUT)}: {value.heading}"
-    return str(value.relative_to(CHECKOUT))
-
-
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links__lead_somewhere(page: Path) -> None:
+def broken_links(page: Path) -> list[str]:
+    """The links of a page that lead to no file, or to no heading of one."""
     broken = []
     for link in links(page):
         if "://" in link:
@@ -43,12 +33,18 @@ def test_links__lead_somewhere(page: Path) -> None:
         target = (page.parent / path).resolve() if path else page
         if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
             broken.append(link)
-    assert not broken
+    return broken
 
 
-@pytest.mark.parametrize("example", YAML, ids=name_of)
-def test_yaml_examples__are_yaml(example: Example) -> None:
-    assert yaml.load(example.text, AnsibleYAML) is not None
+def test_links__lead_somewhere() -> None:
+    assert {page.relative_to(CHECKOUT): broken for page in pages() if (broken := broken_links(page))} == {}
+
+
+def test_yaml_examples__are_yaml() -> None:
+    found = [example for page in pages() for example in examples(page) if example.language == "yaml"]
+    empty = [f"{each.page.name}: {each.heading}" for each in found if yaml.load(each.text, AnsibleYAML) is None]
+    assert found
+    assert not empty
 
 
 def test_every_page_of_the_documentation__is_reached_from_its_index() -> None:
