@@ -23,7 +23,7 @@ export ANSIBLE_HOME := $(CURDIR)/$(VENV)/ansible-home
 # Tests start hundreds of Pythons: these must not compile what they import each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-drain test unit integration mutants hostile parity voyage real browser molecule sanity ansible-test lint bench build docs compat importer clean
+.PHONY: help setup demo demo-drain test unit integration mutants hostile parity voyage real browser molecule sanity ansible-test lint bench walk build docs compat importer clean
 
 help: ## Show what can be made
 	@echo "usage: make TARGET"; echo
@@ -79,6 +79,9 @@ lint: setup ## Run the linters: Python, YAML, Ansible, documentation, changelog,
 
 bench: setup ## Measure requests and times against the simulated cluster
 	@$(BIN)/python -m bench
+
+walk: setup ## Print how many functions a reader meets who follows one task, and the frames to its first filter
+	@$(PYTEST) -n 0 -s tests/integration/collection/test_walk.py
 
 build: setup ## Build the collection's tarball into build/
 	@hack/build.sh

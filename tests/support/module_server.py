@@ -31,9 +31,12 @@ WITHOUT = "TEST_WITHOUT_PACKAGES"
 """An environment variable of a module: packages, separated by spaces, that it should find not installed."""
 
 WALK = "TEST_WALK"
-"""An environment variable of a module: the file that the names of the files of module_utils whose functions it calls
-are written to.
+"""An environment variable of a module: the file to which it writes, as JSON, which functions of the collection it calls
+(C(functions)), and the frames from its main() to the first filter (C(to_filter)).
 """
+
+FILTERS = ("filter", "filter_all")
+"""The methods by which a plugin filters nodes."""
 
 # This program has no other threads: forking it is safe.
 _fork = multiprocessing.get_context("fork")
@@ -58,23 +61,41 @@ def run(module: str, arguments: dict[str, t.Any], environment: dict[str, str], o
 
 @contextlib.contextmanager
 def following(target: Path) -> t.Iterator[None]:
-    """Write the files of module_utils whose functions were called, in whichever thread, to target."""
-    files: set[str] = set()
+    """Write which functions of the collection were called, in whichever thread, and the way to the first filter."""
+    seen: set[types.CodeType] = set()
+    to_filter: list[str] = []
 
-    def called(frame: types.FrameType, event: str, _argument: t.Any) -> None:
+    def note_call(frame: types.FrameType, event: str, _argument: t.Any) -> None:
         code = frame.f_code
         # The bodies of modules and classes are called, too, when they are imported.
         if event == "call" and code.co_flags & inspect.CO_OPTIMIZED:
-            files.add(code.co_filename)
+            seen.add(code)
+            if not to_filter and code.co_name in FILTERS and "/engine/plugins/" in code.co_filename:
+                to_filter.extend(_way_to(frame))
 
-    threading.setprofile(called)
-    sys.setprofile(called)
+    threading.setprofile(note_call)
+    sys.setprofile(note_call)
     try:
         yield
     finally:
         sys.setprofile(None)
-        ours = (file.partition("/plugins/module_utils/")[2] for file in files if "/qemu_scheduler/" in file)
-        target.write_text("\n".join(sorted(filter(None, ours))), encoding="utf-8")
+        names = {_name(code) for code in seen if "/qemu_scheduler/" in code.co_filename and code.co_name[0] != "<"}
+        walk = {"functions": sorted(names), "to_filter": to_filter}
+        target.write_text(json.dumps(walk), encoding="utf-8")
+
+
+def _way_to(frame: types.FrameType | None) -> list[str]:
+    """The frames from the module's main() to this one, those of other libraries included."""
+    way: list[str] = []
+    while frame is not None and not (way and way[-1].endswith(":main")):
+        way.append(_name(frame.f_code))
+        frame = frame.f_back
+    return way[::-1]
+
+
+def _name(code: types.CodeType) -> str:
+    file = code.co_filename.rpartition("/proxmox/plugins/")[2]
+    return f"{file}:{getattr(code, 'co_qualname', code.co_name)}"
 
 
 def main(connection: Connection) -> None:
