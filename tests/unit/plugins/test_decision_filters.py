@@ -26,12 +26,7 @@ def passed(node: str, score: float, **plugins: float) -> dict[str, Any]:
 
 def rejected(node: str, plugin: str, reason: str) -> dict[str, Any]:
     return {
-        "node": node,
-        "feasible": False,
-        "score": None,
-        "scores": {},
-        "rejected_by": plugin,
-        "reason": reason,
+        "node": node, "feasible": False, "score": None, "scores": {}, "rejected_by": plugin, "reason": reason,
     }
 
 
@@ -39,34 +34,16 @@ def placed(name: str, node: str, vmid: int, *nodes: dict[str, Any], **more: Any)
     score = next(n["score"] for n in nodes if n["node"] == node)
     decision = {"node": node, "vmid": vmid, "score": score, "nodes": list(nodes), "findings": {}}
     vm = {
-        "name": name,
-        "vmid": vmid,
-        "node": node,
-        "status": "running",
-        "changed": True,
-        "action": "create",
-        "actions": ["create", "start"],
-        "tags": [],
-        "storages": {"scsi0": "ceph"},
-        "drift": {},
-        "decision": decision,
+        "name": name, "vmid": vmid, "node": node, "status": "running", "changed": True, "action": "create",
+        "actions": ["create", "start"], "tags": [], "storages": {"scsi0": "ceph"}, "drift": {}, "decision": decision,
     }
     return {**vm, **more}
 
 
 def existing(**more: Any) -> dict[str, Any]:
     vm = {
-        "name": "db",
-        "vmid": 100,
-        "node": "pve1",
-        "status": "running",
-        "changed": False,
-        "action": "none",
-        "actions": [],
-        "tags": [],
-        "storages": {},
-        "drift": {},
-        "decision": None,
+        "name": "db", "vmid": 100, "node": "pve1", "status": "running", "changed": False, "action": "none",
+        "actions": [], "tags": [], "storages": {}, "drift": {}, "decision": None,
     }
     return {**vm, **more}
 
@@ -74,37 +51,19 @@ def existing(**more: Any) -> dict[str, Any]:
 DOWN = rejected("pve3", "NodeReady", "were offline")
 WEB = placed("web", "pve2", 120, passed("pve1", 70.0), passed("pve2", 80.25), DOWN)
 ONLY = placed(
-    "big",
-    "pve3",
-    121,
-    passed("pve3", 50.0),
+    "big", "pve3", 121, passed("pve3", 50.0),
     rejected("pve1", "MemoryOvercommit", "would exceed it (9 GiB against 8)"),
     rejected("pve2", "MemoryOvercommit", "would exceed it (7 GiB against 6)"),
     rejected("pve4", "NodeReady", "were offline"),
 )
 HELD_BACK = {
-    **WEB,
-    "node": None,
-    "vmid": None,
-    "storages": {},
-    "status": "absent",
-    "changed": False,
-    "action": "none",
-    "actions": [],
-    "not_done": ["create", "start"],
-    "decision": {**WEB["decision"], "storages": {"scsi0": "ceph"}},
+    **WEB, "node": None, "vmid": None, "storages": {}, "status": "absent", "changed": False, "action": "none",
+    "actions": [], "not_done": ["create", "start"], "decision": {**WEB["decision"], "storages": {"scsi0": "ceph"}},
 }
 FAILED = existing(
-    name="lost",
-    vmid=None,
-    node=None,
-    status=None,
-    error={"code": "NoNodesAvailable", "message": "0/3 nodes"},
+    name="lost", vmid=None, node=None, status=None, error={"code": "NoNodesAvailable", "message": "0/3 nodes"},
     decision={
-        "node": None,
-        "vmid": None,
-        "score": None,
-        "nodes": [rejected("pve1", "NodeRegex", "didn't match")],
+        "node": None, "vmid": None, "score": None, "nodes": [rejected("pve1", "NodeRegex", "didn't match")],
         "findings": {"WhatIf": {"rules": {"NodeRegex": ["pve1"]}, "nearest": None}, "Own": "ask Ann"},
     },
 )

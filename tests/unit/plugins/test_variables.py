@@ -33,7 +33,9 @@ KNOWN = ["qemu_options", "qemu_vms", "teardown_only_pool", "teardown_plan_only"]
     ],
 )
 def test_misspelt_variable__is_named_with_the_one_that_is_meant(name: str, meant: str) -> None:
-    assert unknown_variables([*KNOWN, name], KNOWN, "teardown_") == [f"unknown variable {name}; did you mean {meant}?"]
+    assert unknown_variables([*KNOWN, name], KNOWN, "teardown_") == [
+        f"unknown variable {name}; did you mean {meant}?"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -293,7 +293,9 @@ def test_whoever_waits_in_vain__is_told_who_holds_the_lease(ledger: Ledger, cloc
     assert kept(ledger) == []
 
 
-def test_expired_lease__is_taken_and_its_former_holder_is_fenced_off(ledger: Ledger, clock: Clock, me: Holder) -> None:
+def test_expired_lease__is_taken_and_its_former_holder_is_fenced_off(
+    ledger: Ledger, clock: Clock, me: Holder
+) -> None:
     with ledger.scheduling_cycle(CLUSTER, holder=me, wait=0) as slow:
         clock.now += 15
         with ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0) as quick:

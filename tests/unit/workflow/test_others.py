@@ -92,7 +92,9 @@ def test_guest_that_a_living_process_creates__is_being_created() -> None:
         ({"node": "pve2", "vmid": 999}, set()),
     ],
 )
-def test_guest__is_coming_to_a_node_while_its_move_there_is_reserved(held: dict[str, t.Any], coming: set[int]) -> None:
+def test_guest__is_coming_to_a_node_while_its_move_there_is_reserved(
+    held: dict[str, t.Any], coming: set[int]
+) -> None:
     state = ClusterState(Snapshot(nodes=NODES, guests=(guest(101, "pve1"),)))
     there = move(**{"vmid": 101, **held})
     assert coming_to({"pve2"}, state, [there]) == coming
