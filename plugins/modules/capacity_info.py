@@ -109,6 +109,8 @@ error_code:
   sample: InvalidRequest
 """
 
+from functools import partial
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
@@ -135,7 +137,7 @@ def argument_spec() -> Spec:
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
     module = hiding_secrets(module_class)(argument_spec=argument_spec(), supports_check_mode=True)
-    answer(module, lambda: count_capacity(module.params, one_vm_argument_spec()))
+    answer(module, partial(count_capacity, module.params, one_vm_argument_spec()))
 
 
 if __name__ == "__main__":

@@ -79,6 +79,7 @@ error_code:
 """
 
 import typing as t
+from functools import partial
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -99,7 +100,7 @@ def argument_spec() -> dict[str, dict[str, t.Any]]:
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
     module = hiding_secrets(module_class)(argument_spec=argument_spec(), supports_check_mode=True)
-    answer(module, lambda: record_cluster(module.params, write=not module.check_mode))
+    answer(module, partial(record_cluster, module.params, write=not module.check_mode))
 
 
 if __name__ == "__main__":

@@ -163,6 +163,7 @@ error_code:
 """
 
 import time
+from functools import partial
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -192,7 +193,7 @@ def argument_spec() -> Spec:
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
     module = hiding_secrets(module_class)(argument_spec=argument_spec(), supports_check_mode=True)
-    answer(module, lambda: fleet_info(module.params, one_vm_argument_spec(), time.time()))
+    answer(module, partial(fleet_info, module.params, one_vm_argument_spec(), time.time()))
 
 
 if __name__ == "__main__":

@@ -190,6 +190,8 @@ error_details:
   type: dict
 """
 
+from functools import partial
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
@@ -222,7 +224,7 @@ def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     module = hiding_secrets(module_class)(
         argument_spec=argument_spec(), mutually_exclusive=[("apply", "plan_file")], supports_check_mode=True
     )
-    answer(module, lambda: drain_nodes(module.params, check_mode=module.check_mode, warn=module.warn))
+    answer(module, partial(drain_nodes, module.params, check_mode=module.check_mode, warn=module.warn))
 
 
 if __name__ == "__main__":

@@ -98,6 +98,7 @@ error_code:
 """
 
 import typing as t
+from functools import partial
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -118,7 +119,7 @@ def argument_spec() -> dict[str, dict[str, t.Any]]:
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
     module = hiding_secrets(module_class)(argument_spec=argument_spec(), supports_check_mode=True)
-    answer(module, lambda: health_info(module.params))
+    answer(module, partial(health_info, module.params))
 
 
 if __name__ == "__main__":

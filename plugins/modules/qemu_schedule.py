@@ -622,6 +622,8 @@ error_code:
   sample: NoNodesAvailable
 """
 
+from functools import partial
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
@@ -668,7 +670,7 @@ def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     )
     answer(
         module,
-        lambda: schedule(module.params, one_vm_argument_spec(), check_mode=module.check_mode, warn=module.warn),
+        partial(schedule, module.params, one_vm_argument_spec(), check_mode=module.check_mode, warn=module.warn),
     )
 
 

@@ -95,6 +95,8 @@ error_code:
   sample: NoVMIDAvailable
 """
 
+from functools import partial
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
@@ -120,7 +122,7 @@ def argument_spec() -> Spec:
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
     module = hiding_secrets(module_class)(argument_spec=argument_spec(), supports_check_mode=True)
-    answer(module, lambda: pick_vmids(module.params))
+    answer(module, partial(pick_vmids, module.params))
 
 
 if __name__ == "__main__":

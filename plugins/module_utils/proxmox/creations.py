@@ -73,7 +73,7 @@ class Creations:
             self._deadline = now + self._patience
         if not guests or now >= self._deadline:
             return False
-        return bool(self._poller.until(lambda: self._is_any_over(guests) or None, self._deadline - now))
+        return bool(self._poller.until(lambda: self._check_all(guests) or None, self._deadline - now))
 
     def doubt(self, guests: Collection[Guest]) -> str:
         """Return the end of a message about VMs that are still locked: that this user cannot see whether tasks are
@@ -86,12 +86,14 @@ class Creations:
         removal = f"'{removal_of(unseen[0].vmid)}' on {unseen[0].node}"
         return f"; without {privileges}, you cannot see whether a task creates it: if none does, run {removal} as root"
 
-    def _is_any_over(self, guests: Collection[Guest]) -> bool:
-        # Check all of them: each check records since when no task has been creating the VM.
-        over = [guest for guest in guests if self._is_over(guest)]
+    def _check_all(self, guests: Collection[Guest]) -> bool:
+        """Check all of the VMs, and return whether the creation of one of them is over."""
+        # Each check records since when no task has been creating the VM.
+        over = [guest for guest in guests if self._check(guest)]
         return bool(over)
 
-    def _is_over(self, guest: Guest) -> bool:
+    def _check(self, guest: Guest) -> bool:
+        """Return whether the creation of a VM is over. Note the VM if it is abandoned."""
         if not self._is_unwritten(guest):
             return True
         if self._may_be_created(guest):

@@ -65,7 +65,7 @@ class BindingCycle:
         """
         job.bound = None
         try:
-            if self._is_among(job.nameless, job):
+            if self._wait_for_names(job.nameless, job):
                 self._release(decision.vmid)
                 job.state = State.QUEUED
                 return
@@ -89,7 +89,7 @@ class BindingCycle:
                 seen = job.bound.begun and not job.bound.goes_on
                 job.fail(failure, self._status_of(job.bound.node, decision.vmid) if seen else None)
 
-    def _is_among(self, nameless: Collection[Guest], job: Job) -> bool:
+    def _wait_for_names(self, nameless: Collection[Guest], job: Job) -> bool:
         """Wait until the nameless guests have names, or are gone or abandoned. Returns whether one is the VM."""
         creations, awaited = self._placer.creations, {guest.vmid for guest in nameless}
         while awaited:

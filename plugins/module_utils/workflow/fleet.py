@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from itertools import chain
 
@@ -18,25 +19,18 @@ from .access import Access
 from .job import Job
 from .options.entries import Entry, Guard
 from .options.rules import facts_of
+from .options.run_options import RunOptions
 from .options.task import Task
 from .placing import Placer
 from .report import VMReport
 from .run import Run
 
+if t.TYPE_CHECKING:
+    from .clusters.multi_cluster import MultiClusterRun
+
 OK = "ok"
 STATES = ("failed", "missing", "unwanted", "unfinished", "drifted", "broken", "pending", OK)
 """The states of a VM of the list, the worst first."""
-
-READ_ONLY: Mapping[str, t.Any] = {
-    "all_or_nothing": False,
-    "force": False,
-    "heeds_locks": False,
-    "parallel_creates": 8,
-    "shutdown_timeout": None,
-    "timeout": 600,
-    "wait_for_capacity": 0,
-}
-"""The options of a run that only decides."""
 
 
 class Found(t.NamedTuple):
@@ -60,8 +54,16 @@ def fleet_info(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float) -
     task = Task.of(params, per_vm, now)
     entries = [replace(entry, update=False, limits="warn", apply_pending="never") for entry in task.entries]
     task = replace(task, entries=entries)
-    compare = _on_one if params.get("clusters") is None else _on_clusters
-    found = compare({**params, **READ_ONLY}, task, look_around=bool(params["unmanaged"] or task.series))
+    options, look_around = RunOptions.to_compare(params), bool(params["unmanaged"] or task.series)
+    if params.get("clusters") is None:
+        with closing(Access.open(params, facts_of(params.get("nodes")))) as access:
+            found = _compare_on_one(access, task, options, look_around=look_around)
+    else:
+        from .clusters.connections import clusters_of
+        from .clusters.multi_cluster import MultiClusterRun
+
+        with closing(MultiClusterRun(options, clusters_of(params), task)) as run:
+            found = _compare_on_clusters(run, task, look_around=look_around)
     vms = [_vm(report) for report in found.reports]
     scope = Guard.of(params)
     unmanaged = _unmanaged(found, scope) if params["unmanaged"] else []
@@ -77,30 +79,19 @@ def fleet_info(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float) -
     }
 
 
-def _on_one(params: Mapping[str, t.Any], task: Task, *, look_around: bool) -> Found:
-    access = Access.open(params, facts_of(params.get("nodes")))
-    try:
-        guests = read_settled(access.reader, patience=0).guests if look_around else ()
-        entries = [*task.entries, *task.surplus(lambda: guests)[0]]
-        placer = Placer(access, task.profiles, task.default_profile, task.device_attributes, task.pools)
-        run = Run(params, access, placer, entries)
-        reports = run.execute(check_mode=True)
-    finally:
-        access.close()
+def _compare_on_one(access: Access, task: Task, options: RunOptions, *, look_around: bool) -> Found:
+    guests = read_settled(access.reader, patience=0).guests if look_around else ()
+    entries = [*task.entries, *task.surplus(lambda: guests)[0]]
+    placer = Placer(access, task.profiles, task.default_profile, task.device_attributes, task.pools)
+    run = Run(options, access, placer, entries)
+    reports = run.execute(check_mode=True)
     return Found(entries, reports, [(None, guests)], [*placer.doubts, *run.warnings])
 
 
-def _on_clusters(params: Mapping[str, t.Any], task: Task, *, look_around: bool) -> Found:
-    from .clusters.connections import clusters_of
-    from .clusters.multi_cluster import MultiClusterRun
-
-    run = MultiClusterRun(params, clusters_of(params), task.profiles, task.default_profile, task.device_attributes)
-    try:
-        guests = run.guests() if look_around else {}
-        entries = [*task.entries, *task.surplus(lambda: chain.from_iterable(guests.values()))[0]]
-        reports = run.execute(entries, check_mode=True)
-    finally:
-        run.close()
+def _compare_on_clusters(run: MultiClusterRun, task: Task, *, look_around: bool) -> Found:
+    guests = run.guests() if look_around else {}
+    entries = [*task.entries, *task.surplus(lambda: chain.from_iterable(guests.values()))[0]]
+    reports = run.execute(entries, check_mode=True)
     return Found(entries, reports, list(guests.items()), run.warnings)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 import typing as t
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import as_completed
 from contextlib import suppress
 from functools import cached_property, partial
@@ -22,10 +22,10 @@ from ..proxmox.options.request import device_cautions, ha_cautions, option_cauti
 from ..reservations.lease import LeaseLost
 from .access import Access, OtherCluster
 from .existing.matching import unclear
-from .existing.plan import Shutdown
 from .foresight import Foresight
 from .job import Job, State
 from .options.entries import Entry
+from .options.run_options import RunOptions
 from .placing import Placement, Placer, decisions_of
 from .progress import Progress, Step, Wait
 from .report import NodeUsage, VMReport, keep_before, note_after, note_change, report_of
@@ -55,7 +55,7 @@ class Run:
 
     def __init__(
         self,
-        params: Mapping[str, t.Any],
+        options: RunOptions,
         access: Access,
         placer: Placer,
         entries: Sequence[Entry],
@@ -69,24 +69,17 @@ class Run:
         approved is the plan that the run carries out, if there is one. keep receives the jobs before the first write,
         unless one of them has failed.
         """
+        self._options = options
         self._access = access
         self._placer = placer
         self._room_maker = room_maker
-        self._makes_room = params.get("make_room") is not None
         self._progress = progress or (lambda step: None)
         self._done = 0
         self._approved = approved
         self._keep = keep
-        self._all_or_nothing: bool = params["all_or_nothing"]
-        self._parallel: int = params["parallel_creates"]
-        self._timeout = float(params["timeout"])
-        self._patience = float(params["wait_for_capacity"])
         self._began = time.monotonic()
-        self._shutdown = Shutdown(params["shutdown_timeout"], force=params["force"])
-        # A run that only compares tells what differs of a locked VM as well.
-        self._heeds_locks: bool = params.get("heeds_locks", True)
         self._stop = Stop()
-        self._creations = Creations(access.reader, self._timeout, sleep=self._stop.sleep)
+        self._creations = Creations(access.reader, options.timeout, sleep=self._stop.sleep)
         placer.creations = self._creations
         # Neither in check mode nor offline; known from execute on.
         self._writes = False
@@ -128,7 +121,7 @@ class Run:
                 break
             self._keep_plan()
             # After the first write, all_or_nothing can no longer hold the other jobs back.
-            stands = self.wrote or not (self._all_or_nothing and self._failed())
+            stands = self.wrote or not (self._options.all_or_nothing and self._failed())
             if self._writes and stands and self.room is not None and self.room.is_due:
                 due = self._make_room(self.room, due)
                 continue
@@ -228,8 +221,8 @@ class Run:
         False if that stays unknown, or if the run fails in any case.
         """
         others = [job for job in self._failed() if job not in doubtful]
-        in_vain = self._all_or_nothing and not all(job.is_hopeful for job in others)
-        if in_vain or not (doubtful and self._writes and self._patience):
+        in_vain = self._options.all_or_nothing and not all(job.is_hopeful for job in others)
+        if in_vain or not (doubtful and self._writes and self._options.wait_for_capacity):
             return False
         vmids = {vmid for job in doubtful if job.error is not None for vmid in job.error.details["vmids"]}
         try:
@@ -240,7 +233,7 @@ class Run:
 
     def _is_worth_a_try(self, unplaced: Sequence[Job], placement: Placement) -> bool:
         """Wait until another try may succeed for one of the jobs that did not fit. Returns False if none can."""
-        if not (unplaced and self._writes and self._patience):
+        if not (unplaced and self._writes and self._options.wait_for_capacity):
             return False
         try:
             return not self._in_vain() and self._waiting.until_worth_a_try(unplaced, placement.snapshot)
@@ -252,7 +245,7 @@ class Run:
         """Plan moves of other guests if that makes the jobs fit. With all_or_nothing, nothing is planned if another job
         has failed for good. Returns whether the jobs have to be scheduled again.
         """
-        room = self._room_for(due) if self._makes_room and not self._in_vain() else None
+        room = self._room_for(due) if self._options.room is not None and not self._in_vain() else None
         return room is not None and room.plan(due, placement, write=self._writes)
 
     def _moves_are_held(self, due: Sequence[Job]) -> bool:
@@ -295,7 +288,7 @@ class Run:
 
     def _in_vain(self) -> bool:
         """Whether another try is pointless: with all_or_nothing, one job that cannot succeed fails the whole run."""
-        return self._all_or_nothing and not all(job.is_hopeful for job in self._failed())
+        return self._options.all_or_nothing and not all(job.is_hopeful for job in self._failed())
 
     def _failed(self) -> list[Job]:
         return [job for job in self.jobs if job.error is not None]
@@ -317,11 +310,13 @@ class Run:
         from .waiting import Waiting
 
         access, profile_of = self._access, self._placer.profile_of
-        return Waiting(self._patience, profile_of, access.glance, tell=self._tell_wait, began=self._began)
+        return Waiting(
+            self._options.wait_for_capacity, profile_of, access.glance, tell=self._tell_wait, began=self._began
+        )
 
     def _schedule(self, due: Sequence[Job]) -> Placement:
         """Run one scheduling cycle: read the cluster, match existing VMs, place the others and reserve their places."""
-        all_or_nothing = self._all_or_nothing and not self.wrote
+        all_or_nothing = self._options.all_or_nothing and not self.wrote
         placement = self._placer.place(due, all_or_nothing=all_or_nothing, reserve=self._writes)
         self.warnings.extend(text for text in placement.doubts if text not in self.warnings)
         self._warn_of_idle_selectors(due, placement)
@@ -360,7 +355,7 @@ class Run:
             self._converger.check_birth = partial(check_birth, self._access.reader, placement.seen.reservations)
             self._converger.displaced = partial(displaced, placement.scheduler)
             self._converger.hints.is_allowed_storage = partial(is_allowed_storage, placement.scheduler)
-            with self._stop.threads(self._parallel) as pool:
+            with self._stop.threads(self._options.parallel) as pool:
                 for future in [pool.submit(self._plan_one, job, cluster, wait=not self._writes) for job in existing]:
                     future.result()
             if any(job.plan is not None and job.plan.clones for job in existing):
@@ -405,10 +400,10 @@ class Run:
         while True:
             try:
                 plan = self._converger.plan(job.entry, guest, cluster)
-                if self._heeds_locks:
+                if self._options.respects_locks:
                     check_lock(plan)
                     self._converger.check_removal(plan)
-                plan.check_shutdown(self._shutdown, self._timeout)
+                plan.check_shutdown(self._options.shutdown, self._options.timeout)
                 job.plan = plan
             except BeingCreated as error:
                 if wait and self._creations.wait(error.guests):
@@ -440,7 +435,7 @@ class Run:
         return True
 
     def _tell_wait(self, jobs: Collection[Job], waited: float) -> None:
-        self._progress(Wait.of(jobs, waited, self._patience))
+        self._progress(Wait.of(jobs, waited, self._options.wait_for_capacity))
 
     # --- doing it ---
 
@@ -457,14 +452,16 @@ class Run:
         self.wrote = self.wrote or any(job.plan or job.decision for job in work)
         access, session = self._access, self._access.writer()
         session.before_write = self._stop.check
-        binder = Binder(session, TaskFollower(session, timeout=self._timeout, poller=Poller(sleep=self._stop.sleep)))
+        binder = Binder(
+            session, TaskFollower(session, timeout=self._options.timeout, poller=Poller(sleep=self._stop.sleep))
+        )
         cycle = BindingCycle(access, binder, self._placer)
         decided = decisions_of(due)
         cycle.in_progress.update(decision.vmid for decision in decided)
         total = self._done + len(work)
         with (
             kept_alive(access.ledger, access.identity(), cycle.in_progress, access.holder),
-            self._stop.threads(self._parallel) as pool,
+            self._stop.threads(self._options.parallel) as pool,
         ):
             for jobs in self._in_order(work):
                 futures = {pool.submit(self._do, job, cycle, binder): job for job in jobs}
@@ -507,7 +504,7 @@ class Run:
             self._requeue([job], job.error)
 
     def _carry_out(self, job: Job, plan: ExistingPlan, binder: Binder) -> None:
-        job.carried = self._converger.carry_out(plan, binder, self._shutdown)
+        job.carried = self._converger.carry_out(plan, binder, self._options.shutdown)
         if job.carried.error is not None:
             job.fail(job.carried.error)
             return

@@ -8,17 +8,17 @@ from __future__ import annotations
 import time
 import typing as t
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from itertools import chain
 
 from ..errors import InvalidRequest
 from ..proxmox.inventory.snapshot import read_settled
-from ..proxmox.options.values import check_range
 from .access import Access
 from .job import Job
-from .options.common import search_steps
 from .options.entries import Entry
 from .options.rules import facts_of
+from .options.run_options import RunOptions
 from .options.task import Task
 from .placing import Placer
 from .progress import Progress, ProgressFile
@@ -29,11 +29,7 @@ from .run import Run
 if t.TYPE_CHECKING:
     from .applying import Approved
     from .clusters.multi_cluster import MultiClusterRun
-    from .moves.options import MoveOptions
     from .moves.room import RoomMaker
-
-LEAST = {"decision_nodes": 0, "parallel_creates": 1, "timeout": 1, "wait_for_capacity": 0}
-"""Minimum values of numeric options."""
 
 
 class Done(t.NamedTuple):
@@ -58,26 +54,68 @@ def schedule(
     per_vm names the options of one VM; warn receives warnings for the user. Raises RunFailed with the result if a VM
     failed, and other CollectionErrors if the task failed before it looked at any VM.
     """
-    for option, least in LEAST.items():
-        check_range(option, params[option], least)
-    _check_shutdown_timeout(params["shutdown_timeout"], force=params["force"])
-    if params["apply"] is not None:
-        # A plan that is carried out only in part is a different plan.
-        params = {**params, "all_or_nothing": True}
-    task = Task.of(params, per_vm, time.time())
+    options, task = RunOptions.of(params), Task.of(params, per_vm, time.time())
     for entry in task.entries:
         _check_host_vars(entry)
-    work = _on_clusters if params.get("clusters") is not None else _on_one
-    progress = ProgressFile(params["progress_file"]) if params.get("progress_file") else None
-    run, reports, cautions, room, plan = work(params, task, progress, check_mode=check_mode)
-    for text in (*cautions, *run.warnings, *warnings_of(reports)):
+    progress = None if options.progress_file is None else ProgressFile(options.progress_file)
+    if params.get("clusters") is not None:
+        from .clusters.connections import clusters_of
+        from .clusters.multi_cluster import MultiClusterRun
+
+        with closing(MultiClusterRun(options, clusters_of(params), task, progress)) as run:
+            done = _run_on_clusters(run, task, check_mode=check_mode)
+    else:
+        approved = _read_approved(options)
+        if approved is not None:
+            task = replace(task, entries=approved.held(task.entries, task.series), series=())
+        with closing(Access.open(params, facts_of(params.get("nodes")))) as access:
+            done = _run_on_one(access, task, options, approved, progress, check_mode=check_mode)
+    for text in (*done.cautions, *done.run.warnings, *warnings_of(done.reports)):
         warn(text)
+    return _result(done, options, check_mode=check_mode)
+
+
+def _run_on_one(
+    access: Access,
+    task: Task,
+    options: RunOptions,
+    approved: Approved | None,
+    progress: Progress | None,
+    *,
+    check_mode: bool,
+) -> Done:
+    removals, cautions = task.surplus(lambda: read_settled(access.reader, patience=0).guests)
+    profiles, profile = task.profiles, task.default_profile
+    placer = Placer(access, profiles, profile, task.device_attributes, task.pools, options.steps)
+    plan: dict[str, t.Any] = {}
+
+    def room_maker() -> RoomMaker:
+        from .moves.room import RoomMaker
+
+        return RoomMaker(access, placer, profiles, profile, options)
+
+    def keep(jobs: Sequence[Job]) -> None:
+        if approved is not None:
+            plan.update(approved.document)
+        elif check_mode or options.plan_file is not None:
+            plan.update(_kept(jobs, access.identity(), run.room, options.plan_file))
+
+    entries = [*task.entries, *removals]
+    run = Run(options, access, placer, entries, progress, room_maker, approved=approved, keep=keep)
+    reports = run.execute(check_mode=check_mode)
+    return Done(run, reports, [*cautions, *placer.doubts], run.room, plan)
+
+
+def _run_on_clusters(run: MultiClusterRun, task: Task, *, check_mode: bool) -> Done:
+    removals, cautions = task.surplus(lambda: chain.from_iterable(run.guests().values()))
+    return Done(run, run.execute([*task.entries, *removals], check_mode=check_mode), cautions)
+
+
+def _result(done: Done, options: RunOptions, *, check_mode: bool) -> dict[str, t.Any]:
+    """The module's result. Raises RunFailed with it if a VM failed."""
+    run, reports, _cautions, room, plan = done
     result = result_of(
-        reports,
-        run.nodes,
-        single=params.get("vms") is None,
-        in_full=params["decision_nodes"],
-        with_guests=params["node_guests"],
+        reports, run.nodes, single=not options.many, in_full=options.decision_nodes, with_guests=options.node_guests
     )
     result["check_mode"] = check_mode
     if room is not None:
@@ -87,7 +125,7 @@ def schedule(
     if any(report.error is not None for report in reports):
         message, code = failure_of(
             reports,
-            all_or_nothing=params["all_or_nothing"],
+            all_or_nothing=options.all_or_nothing,
             wrote=run.wrote or (room is not None and room.moved),
             interrupted=run.interrupted,
         )
@@ -95,68 +133,14 @@ def schedule(
     return result
 
 
-def _on_one(params: Mapping[str, t.Any], task: Task, progress: Progress | None, *, check_mode: bool) -> Done:
-    options = _room_options(params)
-    approved = _approved(params)
-    if approved is not None:
-        task = replace(task, entries=approved.held(task.entries, task.series), series=())
-    plan: dict[str, t.Any] = {}
-    access = Access.open(params, facts_of(params.get("nodes")))
-    try:
-        removals, cautions = task.surplus(lambda: read_settled(access.reader, patience=0).guests)
-        profiles, profile = task.profiles, task.default_profile
-        placer = Placer(access, profiles, profile, task.device_attributes, task.pools, search_steps(params))
-
-        def room_maker() -> RoomMaker:
-            from .moves.room import RoomMaker
-
-            return RoomMaker(access, placer, profiles, profile, options, params.get("progress_file"))
-
-        def keep(jobs: Sequence[Job]) -> None:
-            file = params["plan_file"]
-            if approved is not None:
-                plan.update(approved.document)
-            elif check_mode or file is not None:
-                plan.update(_kept(jobs, access.identity(), run.room, file))
-
-        entries = [*task.entries, *removals]
-        run = Run(params, access, placer, entries, progress, room_maker, approved=approved, keep=keep)
-        reports = run.execute(check_mode=check_mode)
-    finally:
-        access.close()
-    return Done(run, reports, [*cautions, *placer.doubts], run.room, plan)
-
-
-def _on_clusters(params: Mapping[str, t.Any], task: Task, progress: Progress | None, *, check_mode: bool) -> Done:
-    from .clusters.connections import clusters_of
-    from .clusters.multi_cluster import MultiClusterRun
-
-    clusters = clusters_of(params)
-    run = MultiClusterRun(params, clusters, task.profiles, task.default_profile, task.device_attributes, progress)
-    try:
-        removals, cautions = task.surplus(lambda: chain.from_iterable(run.guests().values()))
-        reports = run.execute([*task.entries, *removals], check_mode=check_mode)
-    finally:
-        run.close()
-    return Done(run, reports, cautions)
-
-
-def _room_options(params: Mapping[str, t.Any]) -> MoveOptions | None:
-    """What C(make_room) says; None when guests may not be moved."""
-    if params.get("make_room") is None:
-        return None
-    from .moves.options import room_options
-
-    return room_options(params)
-
-
-def _approved(params: Mapping[str, t.Any]) -> Approved | None:
-    if params["apply"] is None:
+def _read_approved(options: RunOptions) -> Approved | None:
+    """The plan that is applied, if there is one."""
+    if options.apply is None:
         return None
     from .applying import Approved
     from .vm_plan import read_plan
 
-    return Approved(read_plan(params["apply"], "apply"))
+    return Approved(read_plan(options.apply, "apply"))
 
 
 def _kept(jobs: Sequence[Job], cluster: str, room: RoomMaker | None, path: str | None) -> dict[str, t.Any]:
@@ -168,15 +152,6 @@ def _kept(jobs: Sequence[Job], cluster: str, room: RoomMaker | None, path: str |
     if path is not None:
         write_json("plan_file", path, plan)
     return plan
-
-
-def _check_shutdown_timeout(seconds: int | None, *, force: bool) -> None:
-    """Raise InvalidRequest unless these seconds can be given to a VM that is stopped with or without force."""
-    if seconds is None:
-        return
-    check_range("shutdown_timeout", seconds, 0)
-    if seconds == 0 and not force:
-        raise InvalidRequest("shutdown_timeout: 0 stops a VM at once, expected force=true beside it, or more than 0")
 
 
 def _check_host_vars(entry: Entry) -> None:

@@ -168,7 +168,7 @@ def test_error_of_one_cluster__is_that_of_the_vm_unless_it_only_rules_the_cluste
 def test_gate__waits_for_all_shares(strict: bool, failed: bool, opens: bool) -> None:
     gate, answers = Gate(2, all_or_nothing=strict), list[bool]()
     gate.planned(failed=False)
-    waiting = threading.Thread(target=lambda: answers.append(gate.is_open()))
+    waiting = threading.Thread(target=lambda: answers.append(gate.wait()))
     waiting.start()
     waiting.join(0.05)
     assert answers == []

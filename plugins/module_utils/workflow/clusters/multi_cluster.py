@@ -9,12 +9,10 @@ try may succeed.
 
 from __future__ import annotations
 
-import typing as t
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from ...engine.profiles import Profile
 from ...errors import ApiError, CollectionError, ConnectionFailed
 from ...model import VMID_MAX, Guest, Snapshot
 from ...proxmox.api.reader import in_parallel
@@ -22,8 +20,9 @@ from ...proxmox.inventory.snapshot import read_settled
 from ...reservations.lease import LeaseLost
 from ..access import OtherCluster, endpoint_of
 from ..job import TRIES, Job
-from ..options.common import SKIP
 from ..options.entries import Entry
+from ..options.run_options import RunOptions
+from ..options.task import Task
 from ..placing import Placer, decisions_of
 from ..progress import Progress, Wait
 from ..report import NodeUsage, VMReport, keep_before, report_of
@@ -40,29 +39,29 @@ class MultiClusterRun:
 
     def __init__(
         self,
-        params: Mapping[str, t.Any],
+        options: RunOptions,
         clusters: Sequence[Cluster],
-        profiles: Mapping[str, Profile],
-        default_profile: str,
-        device_attributes: Mapping[str, Mapping[str, t.Any]],
+        task: Task,
         progress: Progress | None = None,
     ) -> None:
         """Connect to the clusters. Raises ConnectionFailed when none of them answers, InvalidRequest, ..."""
         found, self._down = connect(clusters)
         if not found:
             raise ConnectionFailed("no cluster can be reached: " + "; ".join(e.message for e in self._down.values()))
+        profiles, default_profile = task.profiles, task.default_profile
         sites = [
-            Site(cluster, access, Placer(access, profiles, default_profile, device_attributes, {}))
+            Site(cluster, access, Placer(access, profiles, default_profile, task.device_attributes, {}))
             for cluster in clusters
             if (access := found.get(cluster.name)) is not None
         ]
         self._all_sites = tuple(sites)
-        self._cycle = JointCycle(sites, Silent(skip=params["when_unreachable"] == SKIP), profiles, default_profile)
+        self._cycle = JointCycle(sites, Silent(skip=options.skip_unreachable), profiles, default_profile)
         self._clusters = {cluster.name: cluster for cluster in clusters}
-        self._params = params
+        self._options = options
         self._progress = progress or (lambda step: None)
         self._profile_of = lambda request: profiles[request.profile or default_profile]
-        self._all_or_nothing: bool = params["all_or_nothing"]
+        # Options that concern all VMs together are handled here, where all clusters are known.
+        self._of_share = replace(options, all_or_nothing=False, wait_for_capacity=0.0)
         # By position of the entry.
         self._jobs: dict[int, Job] = {}
         # Each cluster as it was read or glanced at last.
@@ -113,13 +112,14 @@ class MultiClusterRun:
             self._cycle.silent.add(name, error.message, reserved)
 
     def _go(self, entries: Sequence[Entry], *, write: bool) -> None:
-        patience = float(self._params["wait_for_capacity"]) if write else 0.0
+        patience = self._options.wait_for_capacity if write else 0.0
         waiting = Waiting(patience, self._profile_of, self._glance, tell=self._tell_wait)
         due, rounds, looked = entries, 0, False
         while due:
             rounds += 1
             try:
-                loose = self._cycle.place(due, all_or_nothing=self._all_or_nothing and not self.wrote, reserve=write)
+                all_or_nothing = self._options.all_or_nothing and not self.wrote
+                loose = self._cycle.place(due, all_or_nothing=all_or_nothing, reserve=write)
             except CollectionError as error:
                 if isinstance(error, (OtherCluster, LeaseLost)) and rounds < TRIES:
                     continue
@@ -135,7 +135,7 @@ class MultiClusterRun:
                 job.follow(self._jobs[job.entry.position])
                 self._jobs[job.entry.position] = job
             failed = [job for job in self._jobs.values() if job.error is not None]
-            held = self._all_or_nothing and not self.wrote and bool(failed)
+            held = self._options.all_or_nothing and not self.wrote and bool(failed)
             stands = self._carry_out(write=write and not held) and not held
             for job in jobs:
                 job.held_back = job.held_back or not stands
@@ -164,10 +164,10 @@ class MultiClusterRun:
     def _carry_out(self, *, write: bool) -> bool:
         """Run the shares of all clusters at the same time. Returns whether their plans allow them to write."""
         sites = self._cycle.sites
-        gate = Gate(len(sites), all_or_nothing=self._all_or_nothing and not self.wrote)
+        gate = Gate(len(sites), all_or_nothing=self._options.all_or_nothing and not self.wrote)
         steps = Steps(self._progress, {site.name: len(decisions_of(site.jobs)) for site in sites})
         shares = {
-            site: Share(self._params, site.access, site.placer, site.jobs, site.placement, gate, steps.of(site.name))
+            site: Share(self._of_share, site.access, site.placer, site.jobs, site.placement, gate, steps.of(site.name))
             for site in sites
             if site.placement is not None
         }
@@ -188,7 +188,7 @@ class MultiClusterRun:
                 usage.cluster = site.name
             self.warnings.extend(f"cluster {site.name!r}: {text}" for text in share.warnings)
             self.wrote = self.wrote or share.wrote
-        return gate.is_open()
+        return gate.wait()
 
     def _seen(self) -> Snapshot:
         """All clusters as the latest cycle read them, combined into one snapshot."""
@@ -208,7 +208,7 @@ class MultiClusterRun:
         return _as_one(self._shown)
 
     def _tell_wait(self, jobs: Collection[Job], waited: float) -> None:
-        self._progress(Wait.of(jobs, waited, float(self._params["wait_for_capacity"])))
+        self._progress(Wait.of(jobs, waited, self._options.wait_for_capacity))
 
 
 def _as_one(snapshots: Mapping[Site, Snapshot]) -> Snapshot:

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import threading
-import typing as t
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...errors import Interrupted
 from ..access import Access
 from ..job import Job
+from ..options.run_options import RunOptions
 from ..placing import Placement, Placer
 from ..progress import Progress, Step, Wait
 from ..run import Run
@@ -34,8 +34,8 @@ class Gate:
             self._failed = self._failed or failed
             self._changed.notify_all()
 
-    def is_open(self) -> bool:
-        """Wait for all shares, and tell whether they may write."""
+    def wait(self) -> bool:
+        """Wait for all shares. Returns whether they may write."""
         with self._changed:
             self._changed.wait_for(lambda: not self._missing)
             return not (self._all_or_nothing and self._failed)
@@ -70,7 +70,7 @@ class Share(Run):
 
     def __init__(
         self,
-        params: Mapping[str, t.Any],
+        options: RunOptions,
         access: Access,
         placer: Placer,
         jobs: Sequence[Job],
@@ -78,8 +78,7 @@ class Share(Run):
         gate: Gate,
         progress: Progress | None,
     ) -> None:
-        # Options that concern all VMs together are handled where all clusters are known.
-        super().__init__({**params, "all_or_nothing": False, "wait_for_capacity": 0}, access, placer, [], progress)
+        super().__init__(options, access, placer, [], progress)
         placer.prepared = placement
         self.jobs = list(jobs)
         self._gate = gate
@@ -102,12 +101,12 @@ class Share(Run):
 
     def _fail_unbound(self) -> None:
         # A closed gate holds back the jobs of all shares.
-        if self._at_gate and self._gate.is_open():
+        if self._at_gate and self._gate.wait():
             super()._fail_unbound()
 
     def _bind(self, due: Sequence[Job]) -> None:
         self._arrive()
-        if not self._gate.is_open():
+        if not self._gate.wait():
             self._placer.give_back(due)
             return
         try:

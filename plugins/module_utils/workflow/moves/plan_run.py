@@ -110,7 +110,7 @@ class PlanRun:
         wait: whether moves of its guests that are under way may end first. Raises as prepare does.
         """
         sight = self._looked()
-        if wait and self._have_ended(premises.guests.keys() & sight.busy.keys()):
+        if wait and self._wait_until_done(premises.guests.keys() & sight.busy.keys()):
             sight = self._looked()
         wanted = in_words(sight.goals)
         if plan.goal != wanted and sight.goals != Goals():
@@ -161,12 +161,12 @@ class PlanRun:
                     reports = executor.execute(outcome.last)
                 finally:
                     outcome.reports += [report for report in executor.reports if report.outcome != WAITING]
-                if not self._may_go_on(reports):
+                if not self._learn_from(reports):
                     return
                 if self._nothing_is_left(outcome.last):
                     outcome.last = replace(outcome.last, moves=())
                     return
-            elif not self._others_have_ended(outcome.last):
+            elif not self._wait_for_others(outcome.last):
                 return
             if self._fruitless:
                 self._stop.sleep(SETTLING)
@@ -190,9 +190,9 @@ class PlanRun:
         home = goals.undo
         return not any(g.node in goals.drain or g.node != home.get(g.vmid, g.node) for g in access.glance().guests)
 
-    def _others_have_ended(self, plan: Plan) -> bool:
-        """Whether others had something under way that the goals wait for, and it has ended by now, perhaps even between
-        two looks at the cluster.
+    def _wait_for_others(self, plan: Plan) -> bool:
+        """Wait for what others have under way and the goals wait for. Returns whether there was any, and it has ended
+        by now, perhaps even between two looks at the cluster.
 
         plan has no moves. A guest that found no room may find it once theirs have ended; one that cannot be moved does
         not wait for them.
@@ -204,9 +204,9 @@ class PlanRun:
         awaited = set(self._coming)
         if staying - self._planning.held or staying & busy.keys():
             awaited |= {vmid for vmid, why in busy.items() if why == MOVED_BY_OTHERS or vmid in staying}
-        return self._have_ended(awaited & busy.keys())
+        return self._wait_until_done(awaited & busy.keys())
 
-    def _have_ended(self, vmids: Collection[int]) -> bool:
+    def _wait_until_done(self, vmids: Collection[int]) -> bool:
         """Wait until others are done with these guests. Returns whether there are any, and they were in time."""
 
         def look() -> bool | None:
@@ -236,8 +236,8 @@ class PlanRun:
             self._planning.note_failure(move.vmid, left[move.vmid, move.source], f"it was moved back to {move.source}")
         return self._planning.plan(sight, moved) if undone else plan
 
-    def _may_go_on(self, reports: Iterable[MoveReport]) -> bool:
-        """Whether to make another plan, given the results of the latest one."""
+    def _learn_from(self, reports: Iterable[MoveReport]) -> bool:
+        """Note the results of a plan for the next one. Returns whether to make another one."""
         troubled = [report for report in reports if report.error is not None]
         for report in troubled:
             if report.outcome == FAILED and report.error is not None:

@@ -25,9 +25,9 @@ from ...proxmox.moves.mobility_rules import Permitted, presumed
 from ...proxmox.moves.mover import label
 from ..access import Access
 from ..job import Job, State
+from ..options.run_options import RunOptions
 from ..placing import Placement, Placer, decisions_of
 from .moving import move_progress
-from .options import MoveOptions
 from .plan_run import PlanRun
 from .premises import Premises
 from .results import Outcome, add_moves, error_of
@@ -60,16 +60,15 @@ class RoomMaker:
         placer: Placer,
         profiles: Mapping[str, Profile],
         default_profile: str,
-        options: MoveOptions | None,
-        progress_file: str | None,
+        options: RunOptions,
     ) -> None:
-        """options says how guests may be moved; None: not at all."""
         self._access = access
         self._placer = placer
         self._profiles = profiles
         self._default = default_profile
-        self._options = None if access.offline else options
-        self._progress = move_progress(progress_file)
+        # How guests may be moved; None for not at all.
+        self._options = None if access.offline else options.room
+        self._progress = move_progress(options.progress_file)
         self._run: PlanRun | None = None
         self._held = self._exhausted = False
         self.outcome: Outcome | None = None
