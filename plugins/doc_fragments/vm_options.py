@@ -158,6 +158,12 @@ options:
         description:
           - Whether to enroll the keys of distributions and of Microsoft. This enables Secure Boot.
         type: bool
+      remove:
+        description:
+          - Removes the disk, as described for O(scsi).
+        type: str
+        choices: [unused, destroy]
+        version_added: 1.1.0
       storage:
         description:
           - The storage for the disk.
@@ -323,7 +329,8 @@ options:
         V(storage_class) (the class to choose the storage from), V(volume) (an existing volume) and V(import_from).
       - To make an imported disk larger than its image, set V(size) as well.
       - 'V({scsi1: {remove: unused}}) removes a drive, with O(update) from an existing VM, and from a clone. The VM
-        keeps the volume as an unused disk, except for that of a cloud-init drive, which Proxmox VE destroys.'
+        keeps the volume as an unused disk, except for that of a cloud-init drive, which Proxmox VE destroys.
+        V({scsi1: {remove: destroy}}) destroys the volume with its data as well.'
       - For an existing disk, the name of the volume is not compared. With O(update), a larger size grows the disk, and
         another storage moves it. A smaller size or another existing volume is reported as drift and never applied.
       - For an existing disk, only the given properties are compared. The others are not changed.
@@ -401,6 +408,12 @@ options:
       - If no storage is named, the scheduler chooses one.
     type: dict
     suboptions:
+      remove:
+        description:
+          - Removes the TPM state, as described for O(scsi). With it, the guest loses its keys.
+        type: str
+        choices: [unused, destroy]
+        version_added: 1.1.0
       storage:
         description:
           - The storage for the disk.
@@ -411,10 +424,9 @@ options:
         type: str
       version:
         description:
-          - TPM version. It cannot be changed later.
+          - TPM version. It cannot be changed later. V(2.0) when this is not given.
         type: str
         choices: ['1.2', '2.0']
-        default: '2.0'
   usb:
     description:
       - 'USB devices of the node, for example V({usb0: "mapping=dongle,usb3=1"}) or V({usb0: spice}).'

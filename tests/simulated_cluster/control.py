@@ -80,6 +80,7 @@ class Control:
                     "vmid": guest.vmid, "node": guest.node, "type": guest.kind, "name": guest.name,
                     "status": guest.status, "template": guest.template, "config": guest.config,
                     "pending": guest.pending, "pool": cluster.access.pool_of(guest.vmid), "birth": guest.birth,
+                    "cloud_init": guest.cloud_init,
                 }
                 for guest in cluster.guests.values()
             },

@@ -19,6 +19,15 @@ BLOCK_TYPES = frozenset({"lvm", "lvmthin", "zfspool", "rbd", "zfs", "iscsi", "is
 SHARED_TYPES = frozenset({"rbd", "cephfs", "nfs", "cifs", "iscsi", "iscsidirect", "pbs", "zfs", "esxi"})
 THICK_TYPES = frozenset({"lvm"})
 
+CLOUD_INIT = frozenset(
+    {"cicustom", "cipassword", "citype", "ciupgrade", "ciuser", "nameserver", "searchdomain", "sshkeys"}
+)
+
+
+def is_cloud_init(option: str) -> bool:
+    """Whether an option is data for the cloud-init drive."""
+    return option in CLOUD_INIT or option.startswith("ipconfig")
+
 
 def fingerprint(text: str) -> str:
     """Something that looks like a certificate's fingerprint, always the same for one text."""
@@ -141,6 +150,7 @@ class Guest:
     ``birth`` is the number of its creation, clone or restore: the one thing that is never the same for two guests, and
     that no change of the guest changes. Proxmox has nothing like it, so the API never shows it. ``strays`` are nodes
     where a killed migration left a paused QEMU; ``half_mirrored`` tells that it left a block device in the guest's own.
+    ``cloud_init`` is the data on its cloud-init drive.
     """
 
     vmid: int
@@ -162,7 +172,13 @@ class Guest:
     strays: set[str] = field(default_factory=set)
     half_mirrored: bool = False
     birth: int = 0
+    cloud_init: dict[str, Any] = field(default_factory=dict)
     made_at: float = field(default_factory=lambda: time.monotonic())
+
+    def write_cloud_init(self) -> None:
+        """Write the data of the config to the cloud-init drive, if there is one."""
+        if any("cloudinit" in drive.get("file", "") for drive in self.drives().values()):
+            self.cloud_init = {key: self.config[key] for key in self.config if is_cloud_init(key)}
 
     @property
     def running(self) -> bool:

@@ -195,8 +195,8 @@ class Binder(Leftovers):
         If nothing remains to be done afterwards, the same change of the config removes the mark.
         """
         imported = allocations(adjustment.changes) & adjustment.resizes.keys()
-        if ending.has_steps or imported:
-            self.update(node, guest, adjustment.changes, adjustment.resizes, adjustment.moves)
+        if ending.has_steps or imported or adjustment.destroyed:
+            self.update(node, guest, adjustment.changes, adjustment.resizes, adjustment.moves, adjustment.destroyed)
             return ending
         changes = merged(adjustment.changes, ending.unmarking)
         self.update(node, guest, changes, adjustment.resizes, adjustment.moves)

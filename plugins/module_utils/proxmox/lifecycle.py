@@ -88,9 +88,11 @@ class Lifecycle:
         changes: Mapping[str, t.Any],
         resizes: Mapping[str, int] | None = None,
         moves: Mapping[str, str] | None = None,
+        destroyed: Collection[str] = (),
     ) -> tuple[str, ...]:
-        """Move the disks in moves (slot to storage), grow those in resizes (slot to bytes), then set changes in the
-        config (C(delete) lists the keys to unset). Returns the logs of moves that ended with warnings.
+        """Move the disks in moves (slot to storage), grow those in resizes (slot to bytes), set changes in the config
+        (C(delete) lists the keys to unset), then destroy drives with their volumes. Returns the logs of moves that
+        ended with warnings.
 
         Disks that changes import are grown last; one that is large enough is not changed.
 
@@ -100,7 +102,7 @@ class Lifecycle:
             NoQuorum: nothing was sent.
             TaskFailed, TaskTimeout: a move, a resize or a change that allocates volumes failed.
         """
-        if resizes or moves or allocations(changes):
+        if resizes or moves or destroyed or allocations(changes):
             self._quorum.require(f"VM {guest.vmid} was not changed")
         told: list[str] = []
         for slot, storage in (moves or {}).items():
@@ -127,7 +129,17 @@ class Lifecycle:
         for slot, size in imported.items():
             if size > drive_size(slot, str(config.get(slot, ""))):
                 self._resize(node, guest, slot, size)
+        if destroyed:
+            # In a task: removing a large volume takes longer than a response may take.
+            removal = {"delete": ",".join(destroyed), "force": 1}
+            self._sent(lambda: guest.configure_by_task(node, removal))
         return tuple(told)
+
+    def regenerate_cloud_init(self, node: str, guest: GuestWriter) -> None:
+        """Let a running VM find its present cloud-init data when the guest reboots: Proxmox VE writes them to the drive
+        only when it starts the VM itself.
+        """
+        self._where_it_is(node, guest.vmid, lambda node: self._sent(lambda: guest.regenerate_cloud_init(node)))
 
     def start(self, node: str, guest: GuestWriter) -> str:
         """Start the VM and return the node on which it runs: HA may have moved it. A running VM is not an error.

@@ -29,13 +29,14 @@ the disks.
 
 @dataclass(frozen=True, slots=True)
 class Adjustment:
-    """Changes to a VM: config keys to set (C(delete) lists those to unset), disks to grow (slot to bytes) and disks to
-    move (slot to storage).
+    """Changes to a VM: config keys to set (C(delete) lists those to unset), disks to grow (slot to bytes), disks to
+    move (slot to storage), and drives to destroy with their volumes.
     """
 
     changes: Mapping[str, t.Any] = field(default_factory=dict)
     resizes: Mapping[str, int] = field(default_factory=dict)
     moves: Mapping[str, str] = field(default_factory=dict)
+    destroyed: Collection[str] = ()
 
 
 Adjust = Callable[[Mapping[str, t.Any]], Adjustment]
@@ -79,7 +80,7 @@ def adjustment_of(changes: ChangeSet, without: Collection[str] = ()) -> Adjustme
     unset = [key for key in changes.delete if key not in without]
     if unset:
         parameters["delete"] = ",".join(unset)
-    return Adjustment(parameters, changes.resizes, changes.moves)
+    return Adjustment(parameters, changes.resizes, changes.moves, changes.destroyed)
 
 
 def described(config: Mapping[str, t.Any], description: str) -> dict[str, t.Any]:

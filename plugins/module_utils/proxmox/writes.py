@@ -140,6 +140,10 @@ class GuestWriter:
         """Put it into a pool, and remove it from its present one."""
         self._send(node, lambda: self._session.put("/pools", {"poolid": pool, "vms": self.vmid, "allow-move": 1}))
 
+    def regenerate_cloud_init(self, node: str) -> None:
+        """Write its present cloud-init data to its cloud-init drive."""
+        self._send(node, lambda: self._session.put(f"{self._path(node)}/cloudinit"))
+
     # --- high availability ---
 
     def add_to_ha(self, node: str, params: Mapping[str, t.Any]) -> None:

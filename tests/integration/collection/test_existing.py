@@ -23,6 +23,10 @@ def config_of(cluster: SimulatedCluster, vmid: int) -> dict[str, Any]:
     return {**guest["config"], **guest["pending"]}
 
 
+def volumes_of(cluster: SimulatedCluster) -> set[str]:
+    return {volume["volid"] for volume in cluster.state()["volumes"]}
+
+
 def puts(cluster: SimulatedCluster) -> list[dict[str, Any]]:
     return [r["params"] for r in cluster.requests() if r["method"] == "PUT"]
 
@@ -358,13 +362,63 @@ def test_drive__is_removed_by_a_word_and_its_volume_kept(
     told = controller.schedule(**asked)
     assert (told["changed"], told["vms"][0]["drift"]["scsi1"]["new"]) == (False, None)
     assert config_of(cluster, vmid)["scsi1"].startswith(volume)
-    for wrong in ({"remove": "destroy"}, {"remove": "unused", "size": 4}, {"remove": True}):
+    for wrong in ({"remove": "destroyed"}, {"remove": "destroy", "size": 4}, {"remove": True}, {"remove": ["unused"]}):
         failed = controller.fail("InvalidRequest", name=name, scsi={"scsi1": wrong}, update=True)
         assert "scsi1: " in failed["msg"]
         assert "remove: unused" in failed["msg"]
     assert controller.schedule(**asked, update=True)["vms"][0]["actions"] == ["update"]
     config = config_of(cluster, vmid)
     assert ("scsi1" in config, config["unused0"], "scsi0" in config) == (False, volume, True)
+    assert controller.schedule(**asked, update=True)["changed"] is False
+
+
+@both_versions
+@pytest.mark.parametrize(("name", "vmid"), [("spare", 102), ("app-2", 101)])
+def test_drive__is_destroyed_with_its_volume_only_by_the_word_for_that(
+    controller: Controller, cluster: SimulatedCluster, name: str, vmid: int
+) -> None:
+    drives = {"scsi1": "shared:4", "scsi2": "shared:5", "virtio3": "shared:6"}
+    controller.schedule(
+        name=name, scsi={k: v for k, v in drives.items() if "scsi" in k}, virtio={"virtio3": "shared:6"}, update=True
+    )
+    made = {slot: config_of(cluster, vmid)[slot].partition(",")[0] for slot in drives}
+    asked: dict[str, Any] = {
+        "name": name,
+        "scsi": {"scsi1": {"remove": "destroy"}, "scsi2": {"remove": "unused"}},
+        "virtio": {"virtio3": {"remove": "destroy"}},
+    }
+    told = controller.schedule(**asked, diff=True)
+    assert (told["changed"], told["vms"][0]["drift"]["scsi1"]["new"]) == (False, "destroyed with its volume")
+    assert controller.schedule(**asked, update=True)["vms"][0]["actions"] == ["update"]
+    config, volumes = config_of(cluster, vmid), volumes_of(cluster)
+    assert [slot for slot in drives if slot in config] == []
+    assert {made[slot] for slot in drives if made[slot] in volumes} == {made["scsi2"]}
+    assert [value for key, value in config.items() if key.startswith("unused")] == [made["scsi2"]]
+    assert controller.schedule(**asked, update=True)["changed"] is False
+
+
+def test_drive_that_cannot_be_destroyed__stays(controller: Controller, cluster: SimulatedCluster) -> None:
+    controller.schedule(name="spare", scsi={"scsi1": "shared:4"}, protection=True, update=True)
+    cluster.reset_requests()
+    for word in ("unused", "destroy"):
+        failed = controller.fail("DriftNotApplicable", name="spare", scsi={"scsi1": {"remove": word}}, update=True)
+        assert "scsi1: the VM is protected, which keeps its drives; set protection to false first" in failed["msg"]
+    assert writes(cluster) == []
+    assert "scsi1" in config_of(cluster, 102)
+
+
+@both_versions
+def test_drive_of_a_template__is_destroyed_in_its_clone_only(controller: Controller, cluster: SimulatedCluster) -> None:
+    controller.schedule(name="debian-13", vmid=9000, scsi={"scsi1": "shared:4"}, update=True)
+    asked = {"name": "web-1", "clone": "debian-13", "scsi": {"scsi1": {"remove": "destroy"}}}
+    vmid = controller.schedule(**asked)["vmid"]
+    config = config_of(cluster, vmid)
+    assert [key for key in config if key == "scsi1" or key.startswith("unused")] == []
+    assert config.get("description", "") == config_of(cluster, 9000).get("description", "")
+    assert {volume for volume in volumes_of(cluster) if f"-{vmid}-" in volume} <= {
+        str(value).partition(",")[0] for value in config.values()
+    }
+    assert "scsi1" in config_of(cluster, 9000)
     assert controller.schedule(**asked, update=True)["changed"] is False
 
 
@@ -382,6 +436,43 @@ def test_new_vm__does_not_get_a_drive_that_it_shall_not_have(controller: Control
     drives = {"virtio": {"virtio0": {"remove": "unused"}}, "scsi": {"scsi0": {"size": 1}}}
     vmid = controller.schedule(name="web-1", **drives)["vmid"]
     assert [key for key in config_of(cluster, vmid) if key.startswith(("virtio", "unused"))] == []
+
+
+# --- cloud-init data of a running VM ---
+
+
+@both_versions
+def test_cloud_init_data_of_a_running_vm__is_written_to_its_drive_and_told(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    created = {"name": "web-1", "ciuser": "admin", "ide": {"ide2": "shared:cloudinit"}, "net": {"net0": "virtio"}}
+    vmid = controller.schedule(**created, state="started")["vmid"]
+    assert cluster.state()["guests"][vmid]["cloud_init"] == {"ciuser": "admin"}
+    asked: dict[str, Any] = {**created, "ciuser": "shop", "nameservers": ["192.0.2.1"], "update": True}
+    told = ['VM "web-1" runs: the guest reads ciuser, nameserver when it boots the next time']
+    assert controller.schedule(**asked, check=True)["warnings"] == told
+    assert controller.schedule(**asked)["warnings"] == told
+    assert cluster.state()["guests"][vmid]["cloud_init"] == {"ciuser": "shop", "nameserver": "192.0.2.1"}
+    again = controller.schedule(**asked)
+    assert (again["changed"], again["warnings"]) == (False, [])
+
+
+def test_cloud_init_drive_that_is_not_regenerated__is_told(controller: Controller, cluster: SimulatedCluster) -> None:
+    created = {"name": "web-1", "ide": {"ide2": "shared:cloudinit"}}
+    controller.schedule(**created, state="started")
+    cluster.fault(method="PUT", path="/qemu/[0-9]+/cloudinit", status=500, message="genisoimage failed")
+    warnings = controller.schedule(**created, ciuser="shop", update=True)["warnings"]
+    assert any("was not regenerated; the guest gets the new data when the VM is stopped" in text for text in warnings)
+
+
+@pytest.mark.parametrize("state", ["present", "stopped", "restarted"])
+def test_cloud_init_drive__is_not_regenerated_where_a_start_does_it(
+    controller: Controller, cluster: SimulatedCluster, state: str
+) -> None:
+    created = {"name": "web-1", "ide": {"ide2": "shared:cloudinit"}}
+    controller.schedule(**created, state="present" if state == "present" else "started")
+    controller.schedule(**created, ciuser="shop", update=True, state=state)
+    assert [each for each in writes(cluster) if "/cloudinit" in each] == []
 
 
 EFI = "shared:vm-102-disk-1,efitype=4m,pre-enrolled-keys=1,size=528K"

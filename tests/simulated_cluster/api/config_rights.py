@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from ..errors import die, forbidden, parameter_error
+from ..model import is_cloud_init
 from ..property_strings import is_cdrom, is_drive, parse, split_list
 from ..routing import Call
 
@@ -22,7 +23,6 @@ _GENERAL = {
     "startup", "tdf", "template",
 }
 _DISK = {"boot", "bootdisk", "vmstatestorage"}
-_CLOUDINIT = {"cicustom", "cipassword", "citype", "ciupgrade", "ciuser", "nameserver", "searchdomain", "sshkeys"}
 _ELSEWHERE = {
     "vmid", "node", "pool", "start", "storage", "digest", "delete", "revert", "unique", "force", "archive", "bwlimit",
     "live-restore", "import-working-storage", "tags", "ha-managed", "background_delay", "skiplock",
@@ -49,7 +49,7 @@ def privilege(option: str) -> str | None:
         return "VM.Config.Options"
     if option in _DISK:
         return "VM.Config.Disk"
-    if option in _CLOUDINIT or kind == "ipconfig":
+    if is_cloud_init(option):
         return "VM.Config.Cloudinit|VM.Config.Network"
     if match and kind == "net":
         return "VM.Config.Network"

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..cluster import Cluster
 from ..errors import ApiError, TaskError, die, parameter_error
-from ..model import Guest
+from ..model import CLOUD_INIT, Guest
 from ..property_strings import format_size, is_cdrom, is_drive, parse, parse_net, parse_size, render, split_list
 from ..routing import Call, route
 from ..tasks import Task
@@ -24,7 +24,10 @@ _CONTROL = {
     "vmid", "node", "delete", "revert", "digest", "skiplock", "force", "background_delay", "import-working-storage",
 }
 # What a running VM takes at once; everything else waits for its next start.
-_IMMEDIATE = {"name", "description", "onboot", "tags", "protection", "hookscript", "startup", "agent", "lock", "digest"}
+_IMMEDIATE = {
+    "name", "description", "onboot", "tags", "protection", "hookscript", "startup", "agent", "lock", "digest",
+    *CLOUD_INIT,
+}
 
 
 @route("PUT", "/nodes/{node}/qemu/{vmid}/config")
@@ -101,7 +104,7 @@ async def _apply(
     for option in reverts:
         guest.pending.pop(option, None)
     for option in deletes:
-        _delete(cluster, guest, option)
+        _delete(call, guest, option)
     new = {key: value for key, value in options.items() if is_drive(key) and _needs_allocation(guest, key, value)}
     try:
         made = await drives.create_drives(cluster, guest, new, None)
@@ -206,7 +209,8 @@ def _keep_unused(guest: Guest, volid: str) -> None:
     guest.config[f"unused{number}"] = volid
 
 
-def _delete(cluster: Cluster, guest: Guest, option: str) -> None:
+def _delete(call: Call, guest: Guest, option: str) -> None:
+    cluster = call.cluster
     value = guest.config.get(option)
     if value is None:
         guest.pending.pop(option, None)
@@ -216,6 +220,10 @@ def _delete(cluster: Cluster, guest: Guest, option: str) -> None:
     elif is_drive(option):
         drive = parse(str(value))
         if drive.get("file", "").endswith(("cloudinit", "cloudinit.qcow2")):
+            _destroy(cluster, guest, drive["file"])
+        elif not is_cdrom(drive) and call.get("force"):
+            call.require(f"/storage/{drive['file'].partition(':')[0]}", "Datastore.AllocateSpace")
+            _check_not_in_snapshots(guest, drive["file"])
             _destroy(cluster, guest, drive["file"])
         elif not is_cdrom(drive):
             _keep_unused(guest, drive["file"])
@@ -227,6 +235,11 @@ def _delete(cluster: Cluster, guest: Guest, option: str) -> None:
     if boot.startswith("order="):
         rest = [device for device in boot.removeprefix("order=").split(";") if device != option]
         guest.config["boot"] = "order=" + ";".join(rest) if rest else " "
+
+
+def _check_not_in_snapshots(guest: Guest, volid: str) -> None:
+    if volid in str(guest.snapshots):
+        raise die(f"unable to delete '{volid}' - volume is still in use (snapshot?)")
 
 
 def _destroy(cluster: Cluster, guest: Guest, volid: str) -> None:
@@ -249,6 +262,16 @@ def _tags(cluster: Cluster, text: str) -> str:
 async def unlink(call: Call) -> None:
     call.values["delete"] = ",".join(split_list(call["idlist"]))
     await update(call)
+
+
+@route("PUT", "/nodes/{node}/qemu/{vmid}/cloudinit")
+async def regenerate(call: Call) -> None:
+    """Write the cloud-init data to the drive that the guest reads."""
+    call.require(f"/vms/{call['vmid']}", "VM.Config.Cloudinit")
+    guest = of(call)
+    if guest.config_lock:
+        raise die(f"VM is locked ({guest.config_lock})")
+    guest.write_cloud_init()
 
 
 @route("PUT", "/nodes/{node}/qemu/{vmid}/resize")

@@ -46,6 +46,7 @@ async def _run(cluster: Cluster, guest: Guest, task: Task) -> None:
         _check_config(cluster, guest, task)
         cluster.touch(guest)
         _apply_pending(guest)
+        guest.write_cloud_init()
         # QEMU's process is there, and shown as running, before its bridge scripts have run and its memory is allocated.
         guest.status = guest.qmpstatus = "running"
         guest.started_at = cluster.clock.now()

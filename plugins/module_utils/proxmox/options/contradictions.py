@@ -68,6 +68,13 @@ def unread_cloud_init(config: Config, requested: Collection[str]) -> dict[str, s
     return {key: f"the VM has no {card}" for key, card in cards.items() if card not in config}
 
 
+def cloud_init_data(config: Config, changed: Collection[str]) -> list[str]:
+    """Which changed parameters are data on the VM's cloud-init drive; none if it has no such drive."""
+    if not any(is_drive(slot) and _holds_cloudinit(slot, value) for slot, value in config.items()):
+        return []
+    return [key for key in sorted(changed) if key in _CLOUD_INIT or key.startswith(_ADDRESSES)]
+
+
 def _rules(config: Config) -> Iterator[Sequence[tuple[str, str]]]:
     """Each contradiction, as the options that it is between, the one to correct first, with what is wrong with each."""
     memory, balloon = _number(config, "memory"), _number(config, "balloon")

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from ...errors import InvalidRequest
-from .drives import Value, parse_drive
+from .drives import Destroyed, Value, parse_drive
 from .values import PropertyKind, Secret, boolean, invalid, number
 
 _TAG = re.compile(r"[a-z0-9_][a-z0-9_+.-]*")
@@ -297,6 +297,10 @@ class Password(Conversion):
         return value if value is None else "********"
 
 
+_REMOVALS = {"unused": "", "destroy": Destroyed()}
+"""What becomes of the volume of a drive that is removed."""
+
+
 @dataclass(frozen=True)
 class Drives(Conversion):
     """A drive. suboptions is the argument spec of a drive that is given as a mapping of fixed keys."""
@@ -310,8 +314,10 @@ class Drives(Conversion):
 
     def to_api(self, option: str, value: t.Any) -> Value:
         """Return the drive; an empty text, which unsets the slot, for one that is to be removed."""
-        if isinstance(value, Mapping) and value.get("remove") is not None:
-            if {key: each for key, each in value.items() if each is not None} != {"remove": "unused"}:
-                raise invalid(option, dict(value), "remove: unused, and nothing else beside it")
-            return ""
+        given = {key: each for key, each in value.items() if each is not None} if isinstance(value, Mapping) else {}
+        if "remove" in given:
+            removal = _REMOVALS.get(str(given["remove"]))
+            if removal is None or len(given) > 1:
+                raise invalid(option, given, "remove: unused or remove: destroy, and nothing else beside it")
+            return removal
         return parse_drive(option, value)

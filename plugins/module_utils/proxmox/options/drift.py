@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from ...engine.texts import whole_number
 from .drive_changes import compare_drive
-from .drives import Drive, Value, media_of
+from .drives import Destroyed, Drive, Value, media_of
 from .kinds import absent_boot_devices
 from .table import conversion_of, default_of
 from .values import Secret, boolean
@@ -31,6 +31,7 @@ class ChangeSet:
             is not set, secrets masked.
         parameters: the parameters to send to C(PUT .../config). They may contain a secret.
         delete: the parameters to unset in the same request.
+        destroyed: the drives to unset and to destroy with their volumes, in a request of their own.
         resizes: slot to bytes, for C(PUT .../resize).
         moves: slot to storage, for C(POST .../move_disk).
         unappliable: why some parameters cannot be changed.
@@ -40,6 +41,7 @@ class ChangeSet:
     changes: dict[str, dict[str, t.Any]] = field(default_factory=dict)
     parameters: dict[str, str | int] = field(default_factory=dict, repr=False)
     delete: tuple[str, ...] = ()
+    destroyed: tuple[str, ...] = ()
     moves: dict[str, str] = field(default_factory=dict)
     resizes: dict[str, int] = field(default_factory=dict)
     unappliable: dict[str, str] = field(default_factory=dict)
@@ -75,6 +77,11 @@ class ChangeSet:
         """The requested values of what differs, for a diff."""
         return {key: change["new"] for key, change in self.changes.items() if change["new"] is not None}
 
+    @property
+    def unset(self) -> frozenset[str]:
+        """The parameters that the VM does not have afterwards."""
+        return frozenset((*self.delete, *self.destroyed))
+
     # --- while a VM is compared ---
 
     def set(self, key: str, value: str | int, current: t.Any) -> None:
@@ -83,12 +90,18 @@ class ChangeSet:
         self.parameters[key] = t.cast("str | int", merged)
         self._change(key, current, merged)
 
+    def remove(self, key: str, current: t.Any, *, destroy: bool) -> None:
+        if destroy:
+            self.destroyed += (key,)
+        else:
+            self.delete += (key,)
+        self._change(key, current, "destroyed with its volume" if destroy else None)
+
     def compare_option(self, key: str, value: str | int, current: t.Any) -> None:
         present = default_of(key) if current is None else current
         if value == "":
             if current is not None and str(current).strip():
-                self.delete += (key,)
-                self._change(key, current, None)
+                self.remove(key, current, destroy=isinstance(value, Destroyed))
         elif key == "template" and boolean(present) and not boolean(value):
             self._change(key, current, value)
             self.unappliable[key] = "a template cannot be converted back to a VM"
@@ -144,7 +157,7 @@ def compare(
             found.compare_option(key, value, current)
     if "boot" in found.parameters:
         given = {key for key, value in wanted.items() if value != ""}
-        missing = absent_boot_devices(wanted["boot"], (config.keys() | given) - set(found.delete))
+        missing = absent_boot_devices(wanted["boot"], (config.keys() | given) - found.unset)
         if missing:
             found.unappliable["boot"] = f"it names {', '.join(missing)}, which the VM does not have"
     if media_of(found.parameters) and wanted.get("boot"):

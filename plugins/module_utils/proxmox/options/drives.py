@@ -89,6 +89,12 @@ def drive_size(slot: str, current: str) -> int:
     return size_in_config(kind_of(slot).read(current).get("size", "")) or 0
 
 
+class Destroyed(str):
+    """An empty text, which unsets a slot, for a drive whose volume is destroyed and not kept as an unused disk."""
+
+    __slots__ = ()
+
+
 Value: t.TypeAlias = "str | int | Drive"
 """A value of to_api. A drive is formatted later, when its storage is known."""
 

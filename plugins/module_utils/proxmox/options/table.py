@@ -42,12 +42,14 @@ _EFIDISK: dict[str, dict[str, t.Any]] = {
     "format": {"type": "str"},
     "efitype": {"type": "str", "choices": ["2m", "4m"]},
     "ms_cert": {"type": "str", "choices": list(kinds.MS_CERTS)},
+    "remove": {"type": "str", "choices": ["unused", "destroy"]},
     "pre_enrolled_keys": {"type": "bool"},
 }
 _TPMSTATE: dict[str, dict[str, t.Any]] = {
     "storage": {"type": "str"},
     "storage_class": {"type": "str"},
-    "version": {"type": "str", "choices": ["1.2", "2.0"], "default": "2.0"},
+    "remove": {"type": "str", "choices": ["unused", "destroy"]},
+    "version": {"type": "str", "choices": ["1.2", "2.0"]},
 }
 _OSTYPES = ("other", "wxp", "w2k", "w2k3", "w2k8", "wvista", "win7", "win8", "win10", "win11", "l24", "l26", "solaris")
 _SCSIHW = ("lsi", "lsi53c810", "virtio-scsi-pci", "virtio-scsi-single", "megasas", "pvscsi")

@@ -33,6 +33,7 @@ from ...proxmox.making import TEMPLATE, Ending, adjustment_of, described
 from ...proxmox.options.contradictions import contradictions, merged
 from ...proxmox.options.drift import ChangeSet, clone_adjustments, compare
 from ...proxmox.options.drive_changes import obstacle_to_move
+from ...proxmox.options.drives import is_drive
 from ...proxmox.options.request import traits_of
 from ...proxmox.outcomes import is_paused, is_shutdown_timeout, lock_named
 from ...proxmox.pending import StoredConfig, read_pending, read_stored_config
@@ -277,8 +278,18 @@ class Converger:
     def _update(plan: ExistingPlan, binder: Binder, guest: GuestWriter) -> None:
         node, ha = plan.guest.node, plan.entry.request.ha
         adjustment = adjustment_of(plan.changes)
-        told = binder.update(node, guest, adjustment.changes, adjustment.resizes, adjustment.moves)
+        told = binder.update(
+            node, guest, adjustment.changes, adjustment.resizes, adjustment.moves, adjustment.destroyed
+        )
         plan.cautions.extend(f"{plan.entry.label}: {line}" for line in told)
+        if plan.new_cloud_init:
+            try:
+                binder.regenerate_cloud_init(node, guest)
+            except (ApiError, PermissionDenied) as error:
+                plan.cautions.append(
+                    f"{plan.entry.label}: its cloud-init drive was not regenerated; the guest gets the new data when "
+                    f"the VM is stopped and started: {error.message}"
+                )
         if TEMPLATE in plan.changes.parameters:
             binder.convert_to_template(node, guest)
         if POOL in plan.changes.changes:
@@ -383,6 +394,9 @@ def _with_fixed_disks(
     held = {slot: why for slot in moving if (why := obstacle_to_move(slot, config, pending, runs=runs)) is not None}
     grown = changes.resizes if config.get(TEMPLATE) else {}
     fixed = dict.fromkeys(grown, "it is a template, whose disks cannot be grown; grow those of its clones")
+    if config.get("protection"):
+        removed = [key for key in changes.unset if is_drive(key)]
+        fixed |= dict.fromkeys(removed, "the VM is protected, which keeps its drives; set protection to false first")
     return replace(
         changes,
         moves={slot: storage for slot, storage in changes.moves.items() if slot not in held},

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...engine.texts import whole_number
 from ...errors import CollectionError, InvalidRequest
 from ...model import OFF, Guest, Identity
 from ...proxmox.making import described
+from ...proxmox.options.contradictions import cloud_init_data
 from ...proxmox.options.drift import ChangeSet
 from ...proxmox.options.kinds import STARTUP
 from ...proxmox.options.request import option_cautions
@@ -141,14 +142,21 @@ class ExistingPlan:
         """Whether a running VM has to be rebooted for pending changes, or possibly for those of its update."""
         if self.entry.apply_pending != "reboot" or self.status != "running":
             return False
-        changed = {*self.changes.parameters, *self.changes.delete} if "update" in self.actions else set()
+        changed = {*self.changes.parameters, *self.changes.unset} if "update" in self.actions else set()
         return bool(self.pending or changed - APPLIED_AT_ONCE)
+
+    @property
+    def new_cloud_init(self) -> Sequence[str]:
+        """The cloud-init data that the update changes while the guest runs, which reads them when it boots."""
+        if "update" not in self.actions or self.status in OFF or RENEWING & set(self.actions):
+            return ()
+        return cloud_init_data(self.config, {*self.changes.parameters, *self.changes.unset})
 
     @property
     def config_after(self) -> Mapping[str, t.Any]:
         if not {"update", "finish"} & set(self.actions):
             return self.config
-        kept = {key: value for key, value in self.config.items() if key not in self.changes.delete}
+        kept = {key: value for key, value in self.config.items() if key not in self.changes.unset}
         return {**kept, **self.changes.parameters}
 
     @property
@@ -209,6 +217,8 @@ class ExistingPlan:
                 f"{label} is on {self.guest.node}, requested on {self.entry.request.node}: it is not moved; "
                 f"migrate it with Proxmox VE, or request node {self.guest.node}"
             )
+        if self.new_cloud_init:
+            told.append(f"{label} runs: the guest reads {', '.join(self.new_cloud_init)} when it boots the next time")
         if pending:
             hint = "" if self.entry.apply_pending == "reboot" else " Set apply_pending=reboot to do so."
             told.append(
