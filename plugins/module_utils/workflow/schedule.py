@@ -103,7 +103,8 @@ def _run_on_one(
     entries = [*task.entries, *removals]
     run = Run(options, access, placer, entries, progress, room_maker, approved=approved, keep=keep)
     reports = run.execute(check_mode=check_mode)
-    return Done(run, reports, [*cautions, *placer.doubts], run.room, plan)
+    of_moves = () if run.room is None else run.room.warnings
+    return Done(run, reports, [*cautions, *placer.doubts, *of_moves], run.room, plan)
 
 
 def _run_on_clusters(run: MultiClusterRun, task: Task, *, check_mode: bool) -> Done:

@@ -216,6 +216,15 @@ def test_drain__moves_no_guest_of_which_it_does_not_know_all(
         assert on(cluster, "pve1") == {101}
 
 
+def test_make_room__tells_what_it_does_not_know_of_guests_that_might_make_room(tmp_path: Path) -> None:
+    rule = {"rule": "all", "nodes": "pve1,pve2,pve3", "moon": "full"}
+    with managed("9.2", guests("pve1", "pve1", "pve2", "pve3", memory=6144), rule) as cluster:
+        new = {"name": "new", "memory": 14336, "state": "started", "make_room": {}}
+        run = run_tasks(tmp_path, [{"qemu_scheduler.proxmox.qemu_schedule": new}], cluster.environment())
+        assert "make_room: no moves make it fit" in " ".join(run.output.split())
+        assert "HA rule 'all' has the key 'moon'" in " ".join(run.output.split())
+
+
 def test_new_vm__joins_no_rule_of_which_not_all_is_known(modules: ModuleServer, tmp_path: Path) -> None:
     rule = {"rule": "all", "nodes": "pve1", "moon": "full"}
     with managed("9.2", guests("pve1"), rule) as cluster:

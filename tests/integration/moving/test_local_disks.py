@@ -31,8 +31,9 @@ def start(modules: ModuleServer, tmp_path: Path) -> Start:
         storages: list[dict[str, Any]], *guests: dict[str, Any], **more: Any
     ) -> Iterator[tuple[SimulatedCluster, Controller]]:
         nodes = [{"name": name, "cores": 16, "memory": 16384} for name in NODES]
+        version = more.pop("version", "9.2")
         whole = {"cluster": "local", "nodes": nodes, "storages": storages, "guests": [*guests], **more}
-        with SimulatedCluster.start(whole, version="9.2", time_scale=TIME_SCALE) as cluster:
+        with SimulatedCluster.start(whole, version=version, time_scale=TIME_SCALE) as cluster:
             yield cluster, Controller(modules, tmp_path, cluster.environment())
 
     return run
@@ -52,6 +53,7 @@ def storage(name: str, size: float, *nodes: str, kind: str = "zfspool") -> dict[
 # --- replication ---
 
 REPLICATED = [{"guest": vmid, "target": "pve3"} for vmid in (101, 102, 110)]
+SNAPSHOTS = {"before": {"scsi0": "zfs:vm-101-disk-0,size=20G"}}
 FULLER = vm(300, "pve3", {"scsi0": "zfs:4"}, memory=8192)
 
 
@@ -81,6 +83,33 @@ def test_drain__copies_the_disks_of_a_guest_that_is_off_where_no_replica_can_be_
         cluster.set_guest(101, status="stopped")
         controller.run("node_drain", name=["pve1", "pve3"])
         assert 101 in on(cluster, "pve2")
+
+
+@pytest.mark.parametrize("version", ["9.2", "8.4"])
+@pytest.mark.parametrize("managed", [False, True])
+def test_drain__moves_a_running_vm_with_snapshots_to_its_replica(start: Start, version: str, managed: bool) -> None:
+    ha = {"ha": {"resources": [{"sid": "vm:101", "state": "started"}]}} if managed else {}
+    guest = vm(101, "pve1", {"scsi0": "zfs:20"}, snapshots=SNAPSHOTS)
+    with start([storage("zfs", 400)], guest, FULLER, replication=REPLICATED, version=version, **ha) as (
+        cluster,
+        controller,
+    ):
+        result = controller.run("node_drain", name=["pve1", "pve3"])
+        assert "no replication targets" in result["stuck"][0]["why"], result
+        controller.run("node_drain", name=["pve3"], state="active")
+
+        result = controller.run("node_drain", name=["pve1"])
+        assert not result.get("failed"), result
+        assert 101 in on(cluster, "pve3")
+        assert cluster.state()["guests"][101]["status"] == "running"
+
+
+def test_drain__leaves_a_running_vm_whose_snapshots_are_not_replicated(start: Start) -> None:
+    guest = vm(101, "pve1", {"scsi0": "zfs:20"}, snapshots=SNAPSHOTS)
+    with start([storage("zfs", 400)], guest) as (cluster, controller):
+        result = controller.run("node_drain", name=["pve1"])
+        assert "has snapshots: before" in result["stuck"][0]["why"]
+        assert result["stuck"][0]["cure"] == "remove the snapshots, or shut it down"
 
 
 # --- storages ---

@@ -278,6 +278,22 @@ def test_plan__that_was_killed_is_completed_by_applying_it_again(
     assert result["moves"] == []
 
 
+def test_plan__whose_move_was_killed_before_proxmox_took_it_is_completed_by_applying_it_again(
+    cluster: SimulatedCluster, controller: Controller
+) -> None:
+    plan = plan_of_two(controller)
+    cluster.fault(method="POST", path="/migrate$", hang=True, count=1)
+    running = controller.start("qemu_schedule", **TWO, **ROOM, apply=plan)
+    until(lambda: posts(cluster))
+    running.kill()
+
+    # Its target has room for the guest once.
+    result = controller.schedule(**TWO, **ROOM, apply=plan)
+
+    assert [each["outcome"] for each in result["moves"]] == ["moved"]
+    assert on(cluster, "pve1") == {101, result["vms"][0]["vmid"]}
+
+
 def test_plan__whose_move_fails_creates_nothing_and_is_completed_later(
     cluster: SimulatedCluster, controller: Controller
 ) -> None:

@@ -188,7 +188,15 @@ class Migration:
             return f"volume '{disk.volid}' does not exist"
         if self.cluster.volumes.dependants(disk.volume):
             return "referenced by linked clone(s)"
-        return None
+        return self._stuck_in_snapshots(disk)
+
+    def _stuck_in_snapshots(self, disk: LocalDisk) -> str | None:
+        if not disk.snapshots or self.guest.kind != "qemu":
+            return None
+        if self.options.online and self.target.name not in self._replicated_to():
+            return "online storage migration not possible if non-replicated snapshot exists"
+        moves = disk.storage.type in ("zfspool", "btrfs") or disk.volid.endswith(".qcow2")
+        return None if moves else "non-migratable snapshot exists"
 
     async def _copy(self, disks: list[LocalDisk]) -> None:
         """Copy the disks that are not in use."""

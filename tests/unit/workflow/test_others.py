@@ -30,7 +30,7 @@ HERE = Holder.here()
 def busy(shown: Guest, held: Collection[Reservation] = (), migrations: Collection[int] = ()) -> str | None:
     """What the guest is busy with, if at all."""
     counted = count_reservations(Snapshot(nodes=NODES, guests=(shown,)), held)
-    found = busy_guests(counted, held, migrations)
+    found = busy_guests(counted, migrations)
     assert found.keys() <= {shown.vmid}
     return found.get(shown.vmid)
 
@@ -68,9 +68,10 @@ def test_guest_whose_migration_runs__is_being_moved() -> None:
         (move(), "pve1", MOVED_BY_OTHERS),
         (move(phase="binding"), "pve1", MOVED_BY_OTHERS),
         (move(phase="created"), "pve2", None),
-        (move(forsaken=True), "pve1", None),
+        (move(phase="binding", forsaken=True, quiet=2.0), "pve1", MOVED_BY_OTHERS),
+        (move(phase="binding", forsaken=True, quiet=60.0), "pve1", None),
     ],
-    ids=["reserved", "sent", "arrived", "of a dead process"],
+    ids=["reserved", "sent", "arrived", "of a process that was just killed", "of a dead process"],
 )
 def test_guest_whose_move_is_reserved__is_being_moved_until_it_has_arrived(
     held: Reservation, at: str, expected: str | None

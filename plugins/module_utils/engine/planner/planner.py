@@ -22,6 +22,7 @@ from ..cache import ClusterState
 from ..framework.status import Category, Status
 from ..profiles import Profile
 from ..scheduling_cycle import Scheduler
+from ..texts import of_one
 from .board import Board
 from .exact_model import Program, program
 from .goals import balance, bring_back, broken_now, consolidate, gains, imbalance, load_of, repair
@@ -32,6 +33,7 @@ from .writing import courses, loads, moves_of, ordered, replayed
 NO_BOUNDS = Bounds()
 
 NO_ORDER = "no order of the steps was found in which every filter agrees to each"
+MOVE_OTHERS_FIRST = "move the guests that it has rules with first, and plan again"
 
 MOST_EXTRA = 64
 """To place one item, the search moves at most this many guests that could stay. Its steps end it much earlier where
@@ -125,8 +127,8 @@ class _Planner:
         if goals.consolidate:
             consolidate(board, self.placer)
         legs, refused = replayed(board, self.scheduler, closed)
-        for step in refused:
-            self._leave(step.item, NO_ORDER, "move the guests that it has rules with first, and plan again")
+        for step, status in refused:
+            self._leave(step.item, *_out_of_order(board.nodes[step.target].name, status))
         ordered(board, legs, [(load.cores, load.memory) for load in self._before])
         moves, creations = moves_of(board, legs)
         return Plan(
@@ -282,6 +284,14 @@ def reasons(board: Board, item: Item) -> tuple[str, str]:
         return "there is no other node", "drain fewer nodes at once" if len(board.nodes) > 1 else "stop it"
     particular = next((part.mobility.cure for part in item.parts if part.mobility.cure), "")
     return f"no node takes it: {told}", particular or (cures.most_common(1)[0][0] if cures else CURES[Category.RULE])
+
+
+def _out_of_order(target: str, status: Status | None) -> tuple[str, str]:
+    """Return why a step could not be put in order, and the remedy. status is the last refusal of its target."""
+    if status is None:
+        return f"{NO_ORDER}: {target} has no room for it before others have left", CURES[Category.CAPACITY]
+    cure = MOVE_OTHERS_FIRST if status.category is Category.RULE else CURES[status.category]
+    return f"{NO_ORDER}: {target} {of_one(status.text)}", cure
 
 
 def _is_open(node: Node) -> bool:

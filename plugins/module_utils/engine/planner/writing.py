@@ -11,6 +11,7 @@ from dataclasses import replace
 from ...model import Decision
 from ...plans import HA, LIVE, Creation, Load, Move, NodeCourse
 from ..framework.interface import Draft
+from ..framework.status import Status
 from ..ha_rules import kept_together
 from ..scheduling_cycle import Scheduler
 from .board import Board, Step
@@ -23,11 +24,13 @@ SECONDS_PER_MOVE = 5.0
 """Estimate of a move: a fixed time, plus the time to send its bytes at this rate."""
 
 
-def replayed(board: Board, scheduler: Scheduler, closed: Iterable[int]) -> tuple[list[Leg], list[Step]]:
+def replayed(
+    board: Board, scheduler: Scheduler, closed: Iterable[int]
+) -> tuple[list[Leg], list[tuple[Step, Status | None]]]:
     """Replay the board's trail from the start, step by step, in an order in which the filters allow every step.
 
     Nothing goes to closed nodes. A step that a filter refuses is tried again after the others. Returns the legs, and
-    the steps that stayed refused.
+    the steps that stayed refused, each with the last refusal; None if CPU or memory is missing.
     """
     due = compressed(board.trail)
     board.undo(0)
@@ -45,8 +48,9 @@ def replayed(board: Board, scheduler: Scheduler, closed: Iterable[int]) -> tuple
         if len(left) == len(due):
             break
         due = left
+    refused = [(step, board.refusal(step.item, step.target)) for step in due]
     board.show_all()
-    return legs, due
+    return legs, refused
 
 
 def _legs(board: Board, step: Step, number: int, scheduler: Scheduler) -> list[Leg]:

@@ -81,7 +81,7 @@ def vm_mobility(
         or kept_by_ha(guest, around)
         or _unknown_in_check(check, guest.kind)
         or _devices(check, running)
-        or _volumes(check, around, running, linked)
+        or _volumes(guest, check, around, running, linked)
         or _not_permitted(running, disks, permitted)
     )
     if why is not None:
@@ -94,7 +94,7 @@ def vm_mobility(
         without_bridges(demands, guest, around),
         of_another_machine(guest, around),
         lesser.items(),
-        _not_replicated(guest, around) if running and via == API else (),
+        _not_replicated(guest, around) if running and (via == API or _has_snapshots(check)) else (),
     )
     mobility = _mobility(guest, around, LIVE if running else OFFLINE, disks, refusals, check, demands)
     return replace(mobility, cure=OF_LESSER_PROCESSORS) if lesser and not mobility.cure else mobility
@@ -217,7 +217,9 @@ def _devices(check: Mapping[str, t.Any], running: bool) -> Cause | None:
     return None
 
 
-def _volumes(check: Mapping[str, t.Any], around: Surroundings, running: bool, linked: frozenset[str]) -> Cause | None:
+def _volumes(
+    guest: Guest, check: Mapping[str, t.Any], around: Surroundings, running: bool, linked: frozenset[str]
+) -> Cause | None:
     for row in check.get("local_disks") or ():
         volume, slot = str(row.get("volid", "")), row.get("drivename") or "a volume"
         if row.get("cdrom") and not is_cloudinit(volume):
@@ -232,12 +234,20 @@ def _volumes(check: Mapping[str, t.Any], around: Surroundings, running: bool, li
             )
         if row.get("referenced_in_snapshot"):
             moves = around.types.get(storage_of(volume)) in _MOVES_SNAPSHOTS or volume.endswith(".qcow2")
-            if running or not moves:
+            # A replica has the snapshots already.
+            if (running and not (row.get("replicate") and around.replicated.get(guest.vmid))) or not moves:
                 names = listed(sorted(row["referenced_in_snapshot"]))
                 return f"{slot} on the local storage {storage_of(volume)} has snapshots: {names}", (
                     "remove the snapshots" + (", or shut it down" if moves else "")
                 )
     return None
+
+
+def _has_snapshots(check: Mapping[str, t.Any]) -> bool:
+    """Whether snapshots hold local volumes: of a running VM, only replicas of these can be used, by the HA manager,
+    too.
+    """
+    return any(row.get("referenced_in_snapshot") for row in check.get("local_disks") or ())
 
 
 def _image(row: Mapping[str, t.Any], volume: str) -> Cause:

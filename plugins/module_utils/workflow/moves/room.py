@@ -27,6 +27,7 @@ from ..access import Access
 from ..job import Job, State
 from ..options.run_options import RunOptions
 from ..placing import Placement, Placer, decisions_of
+from .ha_cautions import ha_cautions
 from .moving import move_progress
 from .plan_run import PlanRun
 from .premises import Premises
@@ -71,8 +72,14 @@ class RoomMaker:
         self._progress = move_progress(options.progress_file)
         self._run: PlanRun | None = None
         self._held = self._exhausted = False
+        self._cautions: tuple[str, ...] = ()
         self.outcome: Outcome | None = None
         self.is_due = False
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the user must know of the HA manager, which may be why no moves were found, and of the moves."""
+        return list(self._cautions) if self.outcome is None else self.outcome.warnings
 
     @property
     def moved(self) -> bool:
@@ -100,7 +107,7 @@ class RoomMaker:
             progress=self._progress,
         )
         outcome = run.prepare()
-        self._exhausted = outcome.plan.exhausted
+        self._exhausted, self._cautions = outcome.plan.exhausted, outcome.cautions
         if not (outcome.plan.feasible and outcome.plan.moves and self._suffices(outcome.plan, jobs)):
             access.claimed = frozenset()
             return False
@@ -178,8 +185,8 @@ class RoomMaker:
         """The cluster without the decisions about the jobs; the goal is to place them, unless all fit by now."""
         state = placement.undecided(decisions_of(jobs))
         snapshot = completed(self._access.reader, state.snapshot, needs_of_moves(state.snapshot))
-        busy = busy_guests(placement.seen.counted, placement.seen.reservations, ())
-        return Sight(ClusterState(snapshot), _goals(jobs), busy)
+        busy, goals = busy_guests(placement.seen.counted, ()), _goals(jobs)
+        return Sight(ClusterState(snapshot), goals, busy, cautions=ha_cautions(self._access.reader, snapshot, goals))
 
     def _suffices(self, plan: Plan, jobs: Sequence[Job]) -> bool:
         """Whether all VMs for which a plan makes room are placed after its moves."""

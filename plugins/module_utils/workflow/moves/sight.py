@@ -70,7 +70,7 @@ def live_look(access: Access, goals_of: Callable[[Snapshot], Goals], view: View 
         # Of a guest that has left a node to be drained nothing is left to do there.
         under_way = [guest for guest in counted.under_way if guest.node not in goals.drain]
         state = cluster_state(with_moves(view(counted.snapshot), under_way), counted.stand_ins)
-        busy = busy_guests(counted, reservations, snapshot.migrating)
+        busy = busy_guests(counted, snapshot.migrating)
         return Sight(state, goals, busy, coming_to(goals.drain, state, reservations) & busy.keys(), cautions)
 
     return look
@@ -93,14 +93,14 @@ def needs_of_moves(snapshot: Snapshot) -> Needs:
 MOVED_BY_OTHERS, CREATED_BY_OTHERS = "it is being moved", "it is being created"
 
 
-def busy_guests(counted: Counted, reservations: Iterable[Reservation], migrations: Collection[int]) -> dict[int, str]:
+def busy_guests(counted: Counted, migrations: Collection[int]) -> dict[int, str]:
     """Return the guests that are moved or created at present, by VMID: which of the two, as a sentence part.
 
-    migrations are those whose migration runs.
+    migrations are those whose migration runs. The request of a controller that was killed may take effect late: its
+    move counts until it would show.
     """
     guests = counted.snapshot.guests
-    moved = {each.vmid for each in reservations if each.source and not each.forsaken}
-    moved &= {-guest.vmid for guest in counted.under_way}
+    moved = {-guest.vmid for guest in counted.under_way}
     moved |= {guest.vmid for guest in guests if is_moved_by_ha(guest)}
     moved.update(migrations)
     return {
@@ -125,4 +125,4 @@ def at_work(access: Access) -> dict[int, str]:
     """What busy_guests returns for the cluster as it is now. Two requests."""
     reservations = access.ledger.reservations(access.identity())
     counted = count_reservations(access.glance(), reservations, is_another=access.is_another)
-    return busy_guests(counted, reservations, migrating(access.reader))
+    return busy_guests(counted, migrating(access.reader))
