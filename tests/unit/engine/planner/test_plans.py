@@ -133,6 +133,19 @@ def test_plan__does_not_depend_on_the_order_of_nodes_and_guests(
 # --- small cases ---
 
 
+def test_drain__in_a_cluster_that_cannot_lose_a_node_names_the_filter_that_refuses() -> None:
+    """All moves together would help, but none of them can be the first."""
+    snapshot = Snapshot(
+        nodes=(node("a", gib=16), node("b", gib=16), node("c", gib=16)),
+        guests=(*(guest(vmid, "a", gib=3) for vmid in range(100, 104)), guest(201, "b", gib=10), guest(301, "c", gib=10)),
+    )
+    profiles = {"balanced": profile({"filters": {"FailoverHeadroom": {"enable": True}}})}
+    plan = make_plan(ClusterState(snapshot), profiles, DRAIN_A, movable(snapshot))
+    assert len(plan.stuck) == 4
+    assert "no headroom in CPU and memory for the loss of a node" in plan.stuck[0].why
+    assert plan.stuck[0].cure == "free room on the other nodes, or stop it"
+
+
 def test_plan__without_goals_is_empty() -> None:
     state = cluster([node("a"), node("b")], [guest(100, "a")])
     assert make_plan(state, PROFILES, Goals(), {100: Mobility()}).empty
