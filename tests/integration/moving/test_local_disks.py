@@ -106,7 +106,7 @@ def test_drain__moves_a_running_vm_with_snapshots_to_its_replica(start: Start, v
 
 def test_drain__leaves_a_running_vm_whose_snapshots_are_not_replicated(start: Start) -> None:
     guest = vm(101, "pve1", {"scsi0": "zfs:20"}, snapshots=SNAPSHOTS)
-    with start([storage("zfs", 400)], guest) as (cluster, controller):
+    with start([storage("zfs", 400)], guest) as (_cluster, controller):
         result = controller.run("node_drain", name=["pve1"])
         assert "has snapshots: before" in result["stuck"][0]["why"]
         assert result["stuck"][0]["cure"] == "remove the snapshots, or shut it down"

@@ -137,7 +137,7 @@ def test_drain__in_a_cluster_that_cannot_lose_a_node_names_the_filter_that_refus
     """All moves together would help, but none of them can be the first."""
     snapshot = Snapshot(
         nodes=(node("a", gib=16), node("b", gib=16), node("c", gib=16)),
-        guests=(*(guest(vmid, "a", gib=3) for vmid in range(100, 104)), guest(201, "b", gib=10), guest(301, "c", gib=10)),
+        guests=(*(guest(vmid, "a", gib=3) for vmid in range(1, 5)), guest(201, "b", gib=10), guest(301, "c", gib=10)),
     )
     profiles = {"balanced": profile({"filters": {"FailoverHeadroom": {"enable": True}}})}
     plan = make_plan(ClusterState(snapshot), profiles, DRAIN_A, movable(snapshot))
