@@ -154,6 +154,7 @@ cache_plugin: ansible.builtin.jsonfile
 cache_connection: ~/.cache/proxmox-inventory
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -161,7 +162,7 @@ import typing as t
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from ansible.errors import AnsibleParserError
+from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.inventory.data import InventoryData
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
@@ -175,6 +176,11 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api
     contradicted_by,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.values import static_addresses
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.secret_options import (
+    masked,
+    secret_names,
+    secrets_in,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import (
     parse_networks,
     reaches_a_guest,
@@ -211,7 +217,25 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def parse(self, inventory: InventoryData, loader: DataLoader, path: str, cache: bool = True) -> None:
         super().parse(inventory, loader, path, cache)
-        self._read_config_data(path)
+        try:
+            self._read_config_data(path)
+            self._read_cluster(inventory, path, cache=cache)
+        except AnsibleError as error:
+            told = _messages_of(error)
+            if masked(told, self._hidden(path)) == told:
+                raise
+            raise AnsibleParserError(on_one_line(masked(str(error), self._hidden(path)))) from None
+
+    def _hidden(self, path: str) -> set[str]:
+        """What no message may show of the source and of the environment."""
+        spec = connection_argument_spec()
+        variables = {name: os.environ.get(option["fallback"][1][0]) for name, option in spec.items()}
+        source: t.Any = {}
+        with contextlib.suppress(AnsibleError):
+            source = self.loader.load_from_file(path)
+        return {text for given in (source, variables) for text in secrets_in(given, secret_names(spec))}
+
+    def _read_cluster(self, inventory: InventoryData, path: str, *, cache: bool) -> None:
         cached = self.get_option("cache")
         key = self._cache_key(path) if cached else ""
         seconds: float = self.get_option("details_timeout")
@@ -365,6 +389,15 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _warn(self, text: str) -> None:
         self.display.warning(on_one_line(text))
+
+
+def _messages_of(error: BaseException | None) -> str:
+    """The messages of an error and of what caused it: Ansible shows all of them."""
+    texts = []
+    while error is not None:
+        texts.append(str(error))
+        error = error.__cause__ or error.__context__
+    return "\n".join(texts)
 
 
 def host_variables(guest: Mapping[str, t.Any]) -> Variables:

@@ -76,8 +76,8 @@ def hiding_secrets(module_class: type[AnsibleModule]) -> type[AnsibleModule]:
                 self.fail_json(msg=message, error_code=InvalidRequest.code)
 
         def fail_json(self, msg: str, **kwargs: t.Any) -> None:
-            if not self._were_options_seen:
-                self._secrets.update(secrets_in(self.params, secret_names(self.argument_spec)))
+            # Some options come from the environment.
+            self._secrets.update(secrets_in(self.params, secret_names(self.argument_spec)))
             self.no_log_values |= self._secrets
             if not self._are_options_checked:
                 # They would be shown, and what has the wrong shape may have secrets anywhere.

@@ -1,29 +1,82 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The secrets in the options of a task, whatever their shape is. Ansible finds only those that are in their places."""
+"""The secrets in the options of a task, whatever their shape is. Ansible finds only those that are in their places.
+
+Some options are no secrets, but may be given one by mistake: those that say where something is and who asks. They are
+the options of the connection, of the ledger and of files. Their texts are shown only if they have a form in which no
+secret has a place. What else in them is a secret is not known: a password before an C(@), a parameter of a URL, or a
+token that was pasted into the wrong line.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import typing as t
-from collections.abc import Callable, Iterable, Iterator, Mapping
-
-from .reservations.opening import passwords_in
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import unquote
 
 Spec = Mapping[str, Mapping[str, t.Any]]
 
+_LONGEST_SHOWN = 100
 _OF_ANY_MODULE = ("api_password", "api_token_secret", "cipassword")
 
-_USER_INFO = re.compile(r"(?:.*//)?(.*)@", re.DOTALL)
 _VALUE = r"""(?:"([^"]+)|'([^']+)|([^\s,;}\]]+))"""
 """A value in YAML, or after an equals sign."""
 
-_TOKEN = re.compile(r"(?:[^\s:/!,;=]+@[\w.-]+!)?[A-Za-z][\w.-]*")
-_USER = re.compile(r"[^\s:/!,;]+@[\w.-]+")
 _SECRET = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
-"""The form of the secrets that Proxmox makes."""
+"""The form of the secrets that Proxmox makes. A host or a token may have such a name, which is not shown then."""
+
+_HOST = r"(?:https?://)?[\w.-]+(?::\d{1,5})?(?:/[\w./-]*)?"
+_ADDRESS = r"\[?[0-9A-Fa-f:.]+(?:%\w+)?\]?(?::\d{1,5})?"
+_NUMBER = r"-?\d{1,5}(?:\.\d{1,3})?"
+
+# Without URLs and their parameters. In an absolute path, a colon and an at sign are only characters.
+_ABSOLUTE = r"(?!.*(?:://|//[^/]*@|[?&][^/]*=))[/~].*"
+_FILE = rf"{_ABSOLUTE}|(?!.*(?:://|:[^/]*@|[?&][^/]*=)).*"
+
+_FORMS: Mapping[str, re.Pattern[str]] = {
+    "api_host": re.compile(rf"{_HOST}|{_ADDRESS}"),
+    "api_port": re.compile(_NUMBER),
+    "api_timeout": re.compile(_NUMBER),
+    "api_user": re.compile(r"[^\s:/!,;%=]+@[\w.-]+"),
+    "api_token_id": re.compile(r"(?:[^\s:/!,;%=]+@[\w.-]+!)?[A-Za-z][\w.-]*"),
+    "validate_certs": re.compile(r"true|false|yes|no|on|off|[01tfyn]|[01]\.0", re.IGNORECASE),
+    "ca_path": re.compile(r"(?!.*://)(?:(?:\.{0,2}|~\w*)/[^\0?@]*|[\w .~+-]*\.\w{1,8})", re.DOTALL),
+    **dict.fromkeys(
+        ("snapshot", "apply", "plan_file", "progress_file", "plugin_config", "plugin_paths", "dest"),
+        re.compile(_FILE, re.DOTALL),
+    ),
+}
+"""The forms of the values that may be shown, by option."""
+
+_DOCUMENTS = frozenset({"snapshot", "apply", "plugin_config"})
+"""The options that take a document as well as its path."""
+
+POSTGRESQL = re.compile(
+    r"postgres(?:ql)?://"
+    r"(?:(?P<user>[^:@/?#\s]*)(?::(?P<password>[^@/?#\s]*))?@)?"
+    r"(?:(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]|%2[Ff][\w.%-]*)?(?::\d{1,5})?,?)*"
+    r"(?:/[\w.%+-]*)?"
+    r"(?:\?(?P<parameters>[^@#\s]*))?"
+)
+"""A URL of PostgreSQL in which it is clear where a password is."""
+
+_PARAMETERS: Mapping[str, str] = {
+    "sslmode": r"disable|allow|prefer|require|verify-ca|verify-full",
+    "target_session_attrs": r"any|read-write|read-only|primary|standby|prefer-standby",
+    **dict.fromkeys(("user", "dbname", "host", "hostaddr", "application_name"), r"[\w./:,-]{0,200}"),
+    **dict.fromkeys(("sslcert", "sslkey", "sslrootcert", "passfile"), r"[/~.][\w ./~-]*|system"),
+    **dict.fromkeys(("port", "connect_timeout", "keepalives_idle", "tcp_user_timeout"), r"\d{1,5}"),
+}
+"""Parameters of such a URL, and their values that may be shown."""
+
+_NAMES_OF_SECRETS = frozenset({*_PARAMETERS, "password", "sslpassword", "options"})
+
+_LEDGER_FILE = re.compile(_ABSOLUTE, re.DOTALL)
+_RELATIVE = re.compile(r"[\w .~+-]*(?:/[\w ./~+-]*|\.\w{1,8})")
+_NAME = re.compile(r"[\w.@+-]{0,63}")
 
 
 def secret_names(spec: Spec) -> frozenset[str]:
@@ -43,8 +96,8 @@ def secrets_in(given: t.Any, names: frozenset[str]) -> Iterator[str]:
             if name in names:
                 yield from _texts(value)
                 continue
-            if name in _PARTS:
-                yield from (part for text in _texts(value) for part in _PARTS[name](text))
+            if name in PLACES:
+                yield from hidden_in(name, value)
             yield from secrets_in(value, names)
     elif isinstance(given, (list, tuple)):
         for each in given:
@@ -89,22 +142,62 @@ def _texts(value: t.Any) -> Iterator[str]:
         yield str(value)
 
 
-def _user_info(text: str) -> Iterator[str]:
-    """Yield what stands before the host in a URL, and the password in it."""
-    found = _USER_INFO.match(text)
-    if found is not None:
-        yield from filter(None, {found[1], found[1].partition(":")[2]})
+PLACES = frozenset({*_FORMS, "reservations"})
+"""The options that are no secrets, but may be given one by mistake."""
 
 
-def _unless(form: re.Pattern[str]) -> Callable[[str], Iterable[str]]:
-    """Return a function that yields a text which is not of the form: a secret may have been pasted into it."""
-    return lambda text: () if form.fullmatch(text) and not _SECRET.fullmatch(text) else (text,)
+def hidden_in(option: str, value: t.Any) -> Iterator[str]:
+    """Yield what must not be shown of the value of such an option, which may have any shape."""
+    if option == "reservations" and isinstance(value, str):
+        yield from _hidden_in_ledger(value)
+    elif not (option in _DOCUMENTS and _is_document(value)):
+        texts = list(_texts(value))
+        if isinstance(value, Mapping) or not all(is_shown(option, text) for text in texts):
+            yield from texts
 
 
-_PARTS: Mapping[str, Callable[[str], Iterable[str]]] = {
-    "api_host": _user_info,
-    "api_token_id": _unless(_TOKEN),
-    "api_user": _unless(_USER),
-    "reservations": passwords_in,
-}
-"""The options that are no secrets, but may contain one."""
+def is_shown(option: str, text: str) -> bool:
+    """Whether a text of such an option may be shown."""
+    if option == "reservations":
+        return not any(_hidden_in_ledger(text))
+    return _FORMS[option].fullmatch(text) is not None and _SECRET.fullmatch(text) is None
+
+
+def got(option: str, text: str) -> str:
+    """Return the end of a message about a wrong value: what was given, if that may be shown."""
+    return f', got "{text}"' if len(text) <= _LONGEST_SHOWN and is_shown(option, text) else ""
+
+
+def quoted(option: str, text: str) -> str:
+    """Return a text for a message that cannot do without one."""
+    return repr(text) if is_shown(option, text) else "what was given, which may contain a secret,"
+
+
+def masked(text: str, secrets: Iterable[str]) -> str:
+    """Return a text without these secrets."""
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+        text = text.replace(secret, "********")
+    return text
+
+
+def _is_document(value: t.Any) -> bool:
+    """Whether a document was given in place of its path: what is secret in it has a name."""
+    return isinstance(value, Mapping) or (isinstance(value, str) and value.lstrip().startswith("{"))
+
+
+def _hidden_in_ledger(where: str) -> Iterator[str]:
+    """Yield the passwords in the URL of a ledger, as written and decoded, or the whole of what has no known form."""
+    hidden = [where]
+    if where in ("", "default", "none") or any(
+        form.fullmatch(where.removeprefix("sqlite://")) for form in (_LEDGER_FILE, _RELATIVE)
+    ):
+        hidden = []
+    elif found := POSTGRESQL.fullmatch(where):
+        user = found["user"] or ""
+        known = _NAME.fullmatch(unquote(user)) and not _SECRET.fullmatch(unquote(user))
+        hidden = [found["password"] or "", "" if known else user]
+        for parameter in (found["parameters"] or "").split("&"):
+            name, _equals, value = parameter.partition("=")
+            if not re.fullmatch(_PARAMETERS.get(name, "(?!)"), unquote(value)):
+                hidden += [value, "" if unquote(name) in _NAMES_OF_SECRETS else name]
+    yield from {text for written in hidden if written for text in (written, unquote(written))}

@@ -16,7 +16,7 @@ from decimal import Decimal, DecimalException
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import shortened
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.secret_options import secret_names
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.secret_options import PLACES, secret_names
 
 DIGITS = 100
 """No option takes a number with more digits."""
@@ -34,7 +34,7 @@ def check_numbers(args: Mapping[str, t.Any], spec: Spec) -> None:
 
     A text counts as a number if the option is one according to spec, an argument spec.
     """
-    secret = secret_names(spec)
+    secret = secret_names(spec) | PLACES
     for where, value in _numbers(args, _by_name(spec)):
         try:
             number = Decimal(value)

@@ -92,6 +92,37 @@ def test_secret__is_never_shown_whatever_the_shape(module: str) -> None:
         {"api_user": f"root/{SECRET}@pam"},
         {"api_user": f"root@pam!ansible={SECRET}"},
         {"api_user": f"root:{SECRET}@pam"},
+        {"api_host": f"root%40pam:{SECRET}%40127.0.0.1"},
+        {"api_host": f"127.0.0.1?password={SECRET}"},
+        {"api_host": ["127.0.0.1", f"root:{SECRET}"]},
+        {"api_host": f"root:a,{SECRET}@127.0.0.1"},
+        {"api_host": {"root": SECRET}},
+        {"api_port": SECRET},
+        {"api_port": [SECRET]},
+        {"api_timeout": SECRET},
+        {"validate_certs": SECRET},
+        {"ca_path": SECRET},
+        {"ca_path": f"https://root:{SECRET}@127.0.0.1/ca.pem"},
+        {"ca_path": f"/{SECRET}@x"},
+        {"api_user": {"root": SECRET}},
+        {"reservations": SECRET},
+        {"reservations": {"postgresql": SECRET}},
+        {"reservations": f"postgresql://me:{SECRET}"},
+        {"reservations": f"postgresql://me:{SECRET}@127.0.0.1:1/x"},
+        {"reservations": f"postgresql://127.0.0.1:1/x?passw%6frd={SECRET}"},
+        {"reservations": f"postgresql://127.0.0.1:1/x?sslpassword={SECRET}"},
+        {"reservations": f"postgresql://127.0.0.1:1/x?{SECRET}=1"},
+        {"reservations": f"sqlite:///x?key={SECRET}"},
+        {"reservations": f"https://me:{SECRET}"},
+        {"snapshot": f"https://me:{SECRET}@x/y"},
+        {"snapshot": f"https://x/y?key={SECRET}"},
+        {"apply": f"https://me:{SECRET}@x/{'y' * 200}"},
+        {"apply": f"me:{SECRET}@x:/y"},
+        {"plan_file": f"https://me:{SECRET}@x/y"},
+        {"progress_file": f"https://me:{SECRET}@x/y"},
+        {"plugin_config": f"https://me:{SECRET}'@x/y"},
+        {"plugin_paths": f"https://me:{SECRET}@x/y"},
+        {"clusters": [{"name": "a", "api_host": ["a"], "api_port": SECRET}, {"name": "b", "api_host": ["b"]}]},
         {"clusters": [{"name": "a", "api_host": [f"https://root:{SECRET}@a"]}, {"name": "b", "api_host": ["b"]}]},
         {"clusters": [{"name": "a", "api_host": ["a"], "api_token_id": f"t={SECRET}"}]},
     ],
@@ -101,9 +132,26 @@ def test_secret__in_an_option_that_is_none_is_not_quoted(given: dict[str, t.Any]
         options = {**CONNECTION, "api_token_secret": "other", **({} if "vms" in given else {"vms": [{"name": "x"}]})}
         if "clusters" in given:
             options.pop("api_host")
-        result = run_module(module, {**options, **given})
+        if given.keys() - spec_of(module).keys():
+            continue
+        result = run_module(module, {**options, **given}, check_mode="plan_file" not in given)
         assert result["failed"]
         assert SECRET not in json.dumps(result), result
+
+
+@pytest.mark.parametrize(
+    "variable",
+    ["PROXMOX_HOST", "PROXMOX_PORT", "PROXMOX_USER", "PROXMOX_TOKEN_ID", "PROXMOX_CA_PATH", "PROXMOX_TIMEOUT"],
+)
+def test_secret__in_the_wrong_variable_of_the_environment_is_not_quoted(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, f"root@pam:{SECRET}@x")
+    option = variable.lower().replace("proxmox_", "api_").replace("api_ca_path", "ca_path")
+    given = {key: value for key, value in CONNECTION.items() if key != option}
+    result = run_module("vmid_pick", {**given, "api_token_secret": "other"})
+    assert result["failed"]
+    assert SECRET not in json.dumps(result), result
 
 
 def test_secret__alone_as_the_name_of_a_token_is_not_quoted() -> None:

@@ -6,21 +6,18 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from pathlib import Path
 from urllib.parse import unquote
 
 from ..errors import InvalidRequest, LedgerUnavailable
+from ..secret_options import got, is_shown
 from .database import Clock, Database
 from .ledger import Ledger
 from .records import Durations
 from .sqlite import SQLiteDatabase
 
 _POSTGRESQL_SCHEMES = ("postgresql://", "postgres://")
-_PATHS = ("/", "~", "sqlite:///")
-_SCHEME = re.compile(r"\A[\w+.-]*:/+")
-_PASSWORD_PARAMETER = re.compile(r"password\s*=\s*(?:'(?P<quoted>[^']*)'|(?P<plain>[^&\s]*))", re.IGNORECASE)
 
 
 def open_ledger(where: str | None, *, clock: Clock | None = None, durations: Durations | None = None) -> Ledger:
@@ -36,20 +33,6 @@ def open_ledger(where: str | None, *, clock: Clock | None = None, durations: Dur
     return Ledger(_open_database(where, clock), durations or Durations())
 
 
-def passwords_in(where: str | None) -> set[str]:
-    """The passwords in the URL of a ledger, both as written and decoded.
-
-    The URL may be misspelt: any text between a colon and a later C(@) may be a password.
-    """
-    if where is None or where.startswith(_PATHS):
-        return set()
-    written = {match.group("quoted") or match.group("plain") for match in _PASSWORD_PARAMETER.finditer(where)}
-    for account in (_SCHEME.sub("", where), where if "://" not in where else ""):
-        _user, _colon, rest = account.partition(":")
-        written |= {rest[: match.start()] for match in re.finditer("@", rest)}
-    return {text for password in written if password for text in (password, unquote(password))}
-
-
 def _open_database(where: str | None, clock: Clock | None) -> Database:
     if where is None or where == "default":
         return SQLiteDatabase(_default_path(), clock or time.time)
@@ -60,18 +43,14 @@ def _open_database(where: str | None, clock: Clock | None) -> Database:
 
         return PostgreSQLDatabase(where, clock)
     # Some write three slashes before an absolute path and some four.
-    if where.startswith("sqlite:///"):
-        where = "/" + unquote(where.removeprefix("sqlite://")).lstrip("/")
-    path = _expanded(Path(where)) if where.startswith("~") else Path(where)
-    if not path.is_absolute() or "\0" in where:
+    is_url = where.startswith("sqlite:///")
+    text = "/" + unquote(where.removeprefix("sqlite://")).lstrip("/") if is_url else where
+    path = _expanded(Path(text)) if text.startswith("~") else Path(text)
+    if not path.is_absolute() or "\0" in text or not is_shown("reservations", where):
         # A relative path depends on the working directory, and processes with different ledgers share nothing.
-        scheme, separator, _secret = where.replace("\0", "?").partition("://")
-        shown = f"{scheme}{separator}..." if separator else scheme
-        for password in sorted(passwords_in(where), key=len, reverse=True):
-            shown = shown.replace(password, "...")
         raise InvalidRequest(
-            f"reservations is '{shown}': expected default, none, an absolute path, sqlite:///path or "
-            "postgresql://user@host/database."
+            "reservations: expected default, none, an absolute path, sqlite:///path or "
+            f"postgresql://user@host/database{got('reservations', where)}"
         )
     return SQLiteDatabase(path, clock or time.time)
 

@@ -9,7 +9,6 @@ It works through a connection pooler as well: nothing depends on which of the se
 from __future__ import annotations
 
 import hashlib
-import re
 import sys
 import typing as t
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from contextlib import contextmanager, suppress
 from types import ModuleType
 
 from ..errors import InvalidRequest, LedgerIncompatible, LedgerUnavailable, MissingLibrary
+from ..secret_options import POSTGRESQL
 from .database import (
     CREATE_TABLES,
     SELECT_VERSION,
@@ -60,9 +60,6 @@ _CONNECTION_DEFAULTS: dict[str, t.Any] = {
     # The same in milliseconds for a statement that is under way, during which the kernel sends no keepalives.
     "tcp_user_timeout": 11_000,
 }
-
-# After an unencoded `/` or `@` in a password, the driver takes the rest of it for a host and shows it in messages.
-_WELL_FORMED = re.compile(r"postgres(ql)?://([^@/]*@)?[^@]*")
 
 
 class PostgreSQLDatabase(Database):
@@ -181,7 +178,8 @@ def _import_driver() -> ModuleType:
 def _parse(driver: ModuleType, url: str) -> dict[str, t.Any]:
     """Return the connection parameters of a URL. Error messages do not quote the URL: it may contain a password."""
     parameters: dict[str, t.Any] | None = None
-    if _WELL_FORMED.fullmatch(url):
+    # After an unencoded `/` or `@` in a password, the driver takes the rest of it for a host and shows it in messages.
+    if POSTGRESQL.fullmatch(url):
         # The driver's error about a bad URL quotes it.
         with suppress(driver.Error):
             parameters = driver.conninfo.conninfo_to_dict(url)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ..engine.texts import hint, shortened
 from ..errors import InvalidRequest
 from ..files import read_text, reason_of
+from ..secret_options import quoted
 
 VERSION = 2
 """The version of the documents that are written, and the only one that is read."""
@@ -88,11 +89,12 @@ def read_document(source: t.Any, option: str) -> t.Any:
     try:
         text = source if source.lstrip().startswith("{") else read_text(source, LARGEST)
     except (OSError, ValueError, RuntimeError) as error:
-        raise InvalidRequest(f"{option}: cannot read {shortened(repr(source))}: {reason_of(error)}") from error
+        shown = shortened(quoted(option, source))
+        raise InvalidRequest(f"{option}: cannot read {shown}: {reason_of(error)}") from error
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidRequest(f"{option}: cannot read {shortened(repr(source))}: it is not JSON") from error
+        raise InvalidRequest(f"{option}: cannot read {shortened(quoted(option, source))}: it is not JSON") from error
 
 
 # --- what values may be -----------------------------------------------------------------------------------------------

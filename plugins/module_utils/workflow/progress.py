@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from ..errors import InvalidRequest
 from ..files import append_text, reason_of
+from ..secret_options import quoted
 from .job import Job
 from .report import VMReport
 
@@ -61,7 +62,8 @@ class LineFile:
         try:
             append_text(path, "")
         except (OSError, ValueError) as error:
-            raise InvalidRequest(f"progress_file: {path} cannot be written: {reason_of(error)}") from error
+            shown = quoted("progress_file", path)
+            raise InvalidRequest(f"progress_file: {shown} cannot be written: {reason_of(error)}") from error
 
     def append(self, line: Mapping[str, t.Any]) -> None:
         """Append one line. Write errors are ignored: a full disk must not fail a task whose work is done."""

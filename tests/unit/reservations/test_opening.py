@@ -27,8 +27,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservation
     open_ledger,
     sqlite,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.opening import passwords_in
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.sqlite import network_file_system
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.secret_options import hidden_in, masked
 
 MOUNTS = """\
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
@@ -243,27 +243,51 @@ def test_ledger_on_a_network_file_system__is_refused(tmp_path: Path, monkeypatch
         "postgresql://db/ledger?sslpassword=s3cr%2Ft&user=me",
         "host=db user=me password=s3cr%2Ft",
         "host=db user=me password = 's3cr%2Ft' dbname=ledger",
+        "postgresql://me:s3cr%2Ft",
+        "postgresql://me:s3cr%2Ft/ledger",
+        "postgresql://me%3As3cr%2Ft%40db/ledger",
+        "postgresql://db/ledger?passw%6frd=s3cr%2Ft",
+        "postgresql://db/ledger?sslmode=s3cr%2Ft",
+        "postgresql://db/ledger?s3cr%2Ft",
+        "postgresql://s3cr%2Ft@db/ledger",
+        "postgresql://[s3cr%2Ft]/ledger",
+        "sqlite:///data/ledger.db?key=s3cr%2Ft",
+        "sqlite:////me:s3cr%2Ft@db/ledger.db",
+        "//me:s3cr%2Ft@db/ledger",
+        "/data/ledger.db?mode=rw&key=s3cr%2Ft",
+        "s3cr%2Ft",
     ],
 )
-def test_passwords_in__finds_the_password_however_the_url_is_misspelt(where: str) -> None:
-    assert {"s3cr%2Ft", "s3cr/t"} <= passwords_in(where)
+def test_ledger__shows_no_secret_however_the_url_is_misspelt(where: str, tmp_path: Path) -> None:
+    hidden = set(hidden_in("reservations", where))
+    assert any("s3cr%2Ft" in text for text in hidden)
+    assert any("s3cr/t" in text for text in hidden)
+    assert "s3cr" not in masked(where, hidden)
     with pytest.raises(CollectionError) as refused:
         open_ledger(where)
-    assert "s3cr" not in refused.value.message + str(refused.value.details)
+    assert "s3cr" not in masked(refused.value.message + str(refused.value.details), hidden)
 
 
 @pytest.mark.parametrize("password", ["a/b", "a@b", "/ab", "a:b", "a?b", "a#b@c/d"])
-def test_passwords_in__finds_passwords_with_special_characters(password: str) -> None:
-    assert password in passwords_in(f"postgresql://me:{password}@db/ledger")
-    refuse(f"postgresql://me:{password}@db.invalid/ledger", CollectionError)
+def test_ledger__shows_no_password_with_special_characters(password: str) -> None:
+    where = f"postgresql://me:{password}@db.invalid/ledger"
+    assert any(password in text for text in hidden_in("reservations", where))
+    with pytest.raises(CollectionError) as refused:
+        open_ledger(where)
+    assert password not in refused.value.message
 
 
 @pytest.mark.parametrize(
     "where",
-    [None, "default", "none", "/data/a:b@c.db", "~/a:b@c.db", "sqlite:///a:b@c.db", "postgresql://me@db/ledger"],
-)
-def test_passwords_in__takes_nothing_else_for_a_password(where: str | None) -> None:
-    assert passwords_in(where) == set()
+    [
+        "default", "none", "/data/a:b@c.db", "~/a:b@c.db", "sqlite:///a:b@c.db", "postgresql://me@db/ledger",
+        "postgresql:///ledger?host=/run/postgresql&port=5433&sslmode=verify-full&sslrootcert=~/ca.pem",
+        "postgresql://me@a:5432,b:5433,[2001:db8::1]/ledger?target_session_attrs=read-write&connect_timeout=3",
+        "ledger.db", "data/ledger",
+    ],
+)  # fmt: skip
+def test_ledger__shows_what_holds_no_secret(where: str) -> None:
+    assert list(hidden_in("reservations", where)) == []
 
 
 def test_open_ledger__refuses_a_path_that_no_file_can_have(tmp_path: Path) -> None:

@@ -148,13 +148,13 @@ def test_name_taken_by_another_file__names_both(folder: Path) -> None:
 )
 def test_path_that_cannot_be_one__is_told(path: str, reason: str) -> None:
     told = refusal(path)
-    assert told.startswith(f"plugin_paths: {path[:10]}"[:30])
+    assert told.startswith(f"plugin_paths: '{path[:10]}")
     assert reason in told
     assert len(told) < 200
 
 
 def test_path_that_does_not_exist__is_told() -> None:
-    assert refusal("/nowhere/plugins") == "plugin_paths: /nowhere/plugins is neither a file nor a directory"
+    assert refusal("/nowhere/plugins") == "plugin_paths: '/nowhere/plugins' is neither a file nor a directory"
 
 
 def test_file_that_is_not_python__is_told(folder: Path) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 
 from ...errors import InvalidSnapshot
 from ...files import MIB, read_text, reason_of
+from ...secret_options import quoted
 from .failures import NotRecorded
 from .reader import Reader
 from .shapes import WrongShape, checked, require_sane
@@ -61,7 +62,8 @@ class RecordedReader:
         try:
             return cls(json.loads(read_text(path, LARGEST)))
         except (OSError, ValueError, RuntimeError) as error:
-            raise InvalidSnapshot(f"snapshot: cannot read {path!r} as JSON: {reason_of(error)}") from None
+            shown = quoted("snapshot", path)
+            raise InvalidSnapshot(f"snapshot: cannot read {shown} as JSON: {reason_of(error)}") from None
 
     def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
         """Return the recorded data; raises NotRecorded when there is none for exactly this path and query."""

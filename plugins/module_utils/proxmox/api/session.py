@@ -20,8 +20,9 @@ from collections.abc import Callable, Mapping
 
 from ansible.module_utils.basic import env_fallback
 
-from ...engine.texts import number_text
+from ...engine.texts import number_text, whole_number
 from ...errors import AuthenticationFailed, ConnectionFailed, InvalidRequest, MissingLibrary
+from ...secret_options import got
 from .answers import failure_of_answer, redirected
 from .failures import OddAnswer
 from .shapes import WrongShape, checked, require_sane
@@ -184,7 +185,6 @@ _HEADER_VALUE = re.compile(r"[!-~]+")
 _USER = re.compile(r"[^\s:/!]+@[A-Za-z][A-Za-z0-9._-]*")
 _TOKEN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 _SECRET = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
-_LONGEST_SHOWN = 100
 
 
 def connection_argument_spec() -> dict[str, dict[str, t.Any]]:
@@ -264,7 +264,7 @@ def credentials(params: Mapping[str, t.Any]) -> tuple[str, str | None, str | Non
     """
     user = str(_required(params, "api_user"))
     if not _USER.fullmatch(user):
-        raise InvalidRequest(f"api_user: expected user@realm, for example root@pam{_shown(user)}")
+        raise InvalidRequest(f"api_user: expected user@realm, for example root@pam{got('api_user', user)}")
     if params.get("api_password"):
         return user, str(params["api_password"]), None
     token, secret = params.get("api_token_id"), params.get("api_token_secret")
@@ -275,7 +275,7 @@ def credentials(params: Mapping[str, t.Any]) -> tuple[str, str | None, str | Non
         # The value is not shown: it may be the secret, or have it behind the name.
         raise InvalidRequest("api_token_id: expected the name of a token: letters, digits, dots, dashes, underscores")
     if owner not in ("", user):
-        raise InvalidRequest(f'api_token_id: the token of another user than api_user ("{user}"){_shown(owner)}')
+        raise InvalidRequest(f"api_token_id: the token of another user than api_user{got('api_user', owner)}")
     full = f"{user}!{name}"
     if not _HEADER_VALUE.fullmatch(str(secret)):
         raise InvalidRequest("api_token_secret: expected printable characters without spaces")
@@ -298,17 +298,16 @@ def verification(params: Mapping[str, t.Any]) -> bool | str:
     text = str(ca_path)
     # For a text that cannot be a path these return False.
     if not (os.path.isfile(text) or os.path.isdir(text)):
-        raise InvalidRequest(f"ca_path: no such file or directory: {text!r}")
+        raise InvalidRequest(f"ca_path: expected a file or a directory that exists{got('ca_path', text)}")
     return text
 
 
 def timeout(params: Mapping[str, t.Any]) -> int:
     """Return the seconds for one request. Raises InvalidRequest."""
     given = params.get("api_timeout")
-    seconds = _DEFAULT_TIMEOUT if given is None else int(given)
-    if not 1 <= seconds <= _LONGEST_TIMEOUT:
-        raise InvalidRequest(f"api_timeout: expected 1 to {_LONGEST_TIMEOUT} seconds, got {number_text(seconds)}")
-    return seconds
+    if given is None:
+        return _DEFAULT_TIMEOUT
+    return _number("api_timeout", given, _LONGEST_TIMEOUT, f"1 to {_LONGEST_TIMEOUT} seconds")
 
 
 def require_libraries() -> None:
@@ -323,26 +322,26 @@ def require_libraries() -> None:
             )
 
 
-def _shown(text: str) -> str:
-    """Return the end of a message about a value of the connection. If it may have a secret in it, it is not shown."""
-    plain = len(text) <= _LONGEST_SHOWN and re.fullmatch(r"(https?://)?[\w.@-]+(:\d{1,5})?(/[\w./-]*)?", text)
-    return f', got "{text}"' if plain and not ("@" in text and "/" in text) else ""
-
-
 def _host(text: str, port: int) -> Host:
     if "://" in text or "/" in text or "@" in text:
         what = "a host name or address without user, scheme and path"
-        raise InvalidRequest(f"api_host: expected {what}{'' if '@' in text else _shown(text)}")
+        raise InvalidRequest(f"api_host: expected {what}{got('api_host', text)}")
     found = re.fullmatch(r"\[([0-9A-Fa-f:.%\w]+)\](?::(\d{1,5}))?|([\w.-]+):(\d{1,5})", text)
     name, own_port = (found[1] or found[3], found[2] or found[4]) if found else (text, None)
     if not re.fullmatch(r"[\w.-]+|[0-9A-Fa-f:.]+(%\w+)?", name):
-        raise InvalidRequest(f"api_host: expected a host name or address{_shown(text)}")
-    number = int(own_port or port)
-    if not 1 <= number <= 65535:
-        option = "api_host" if own_port else "api_port"
-        raise InvalidRequest(f"{option}: expected a port from 1 to 65535, got {number_text(number)}")
+        raise InvalidRequest(f"api_host: expected a host name or address{got('api_host', text)}")
+    number = _number("api_host" if own_port else "api_port", own_port or port, 65535, "a port from 1 to 65535")
     address = f"[{name}]" if ":" in name else name
     return Host(f"{address}:{number}", f"https://{address}:{number}/api2/json")
+
+
+def _number(option: str, given: int | str, largest: int, expected: str) -> int:
+    """Return a number from 1 to largest. Raises InvalidRequest."""
+    number = whole_number(given) if isinstance(given, str) else int(given)
+    if number is None or not 1 <= number <= largest:
+        shown = given if isinstance(given, str) else number_text(given)
+        raise InvalidRequest(f"{option}: expected {expected}{got(option, shown)}")
+    return number
 
 
 def _required(params: Mapping[str, t.Any], option: str) -> t.Any:

@@ -28,6 +28,7 @@ from ...engine.profiles import DEFAULT, Profile, Registry, build_profiles, profi
 from ...engine.texts import shortened
 from ...errors import InvalidPluginConfig, InvalidRequest, MissingLibrary, PluginFailed
 from ...files import MIB, read_text, reason_of
+from ...secret_options import quoted
 from .entries import Entry
 
 LARGEST = MIB
@@ -62,6 +63,7 @@ def read_plugin_config(given: t.Any) -> dict[str, t.Any]:
         return copy.deepcopy(dict(given))
     if not isinstance(given, str):
         raise InvalidPluginConfig(f"plugin_config: expected a mapping or the path of a YAML file, got {given!r}")
+    shown = quoted("plugin_config", given)
     try:
         import yaml
     except ImportError as error:
@@ -69,14 +71,14 @@ def read_plugin_config(given: t.Any) -> dict[str, t.Any]:
     try:
         data = yaml.safe_load(read_text(given, LARGEST))
     except yaml.YAMLError as error:
-        raise InvalidPluginConfig(f"plugin_config: {given!r} is not YAML: {error}") from error
+        raise InvalidPluginConfig(f"plugin_config: {shown} is not YAML: {error}") from error
     except (OSError, RuntimeError, ValueError) as error:
-        raise InvalidPluginConfig(f"plugin_config: cannot read {given!r}: {reason_of(error)}") from error
+        raise InvalidPluginConfig(f"plugin_config: cannot read {shown}: {reason_of(error)}") from error
     if data is None:
         return {}
     if not isinstance(data, dict):
         raise InvalidPluginConfig(
-            f"plugin_config: {given!r} holds {type(data).__name__}, expected a mapping of sections"
+            f"plugin_config: {shown} holds {type(data).__name__}, expected a mapping of sections"
         )
     return data
 
@@ -162,6 +164,7 @@ def _register(registry: Registry, plugin: type[Plugin], origin: str) -> None:
 
 
 def _files(given: str) -> list[Path]:
+    shown = shortened(quoted("plugin_paths", given))
     try:
         path = Path(given).expanduser()
         if path.is_dir():
@@ -169,9 +172,9 @@ def _files(given: str) -> list[Path]:
         is_file = path.is_file()
     except (OSError, ValueError, RuntimeError) as error:  # too long, with a null, of a user that there is not
         reason = (error.strerror if isinstance(error, OSError) else None) or error
-        raise InvalidPluginConfig(f"plugin_paths: {shortened(given)} cannot be read: {reason}") from error
+        raise InvalidPluginConfig(f"plugin_paths: {shown} cannot be read: {reason}") from error
     if not is_file:
-        raise InvalidPluginConfig(f"plugin_paths: {path} is neither a file nor a directory")
+        raise InvalidPluginConfig(f"plugin_paths: {shown} is neither a file nor a directory")
     return [path]
 
 
