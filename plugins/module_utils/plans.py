@@ -48,6 +48,7 @@ class Goals:
         undo: guests to move back, by VMID, with the node where each was before.
         stays: guests that may stay on nodes to be drained, by VMID.
         resting: guests that were moved a moment ago, by VMID. They are not moved to balance or to consolidate.
+        prefer: nodes to which guests of drained nodes go first, before the scores of the profile count.
     """
 
     place: tuple[Request, ...] = ()
@@ -58,6 +59,7 @@ class Goals:
     undo: Mapping[int, str] = field(default_factory=dict)
     stays: frozenset[int] = frozenset()
     resting: frozenset[int] = frozenset()
+    prefer: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,9 @@ options:
     default: []
     version_added: 1.1.0
     suboptions:
+      vmid:
+        description: The VMID of the guest.
+        type: int
       name:
         description: A regular expression that matches the whole name.
         type: str
@@ -74,6 +77,15 @@ options:
         description: VMs (V(qemu)) or containers (V(lxc)).
         type: str
         choices: [qemu, lxc]
+  prefer:
+    description:
+      - Nodes to which guests of drained nodes go first, as far as they have room and no rule forbids it. Among these
+        nodes, and among all others, the scores of the profile choose.
+      - For example, the nodes that have been maintained already, so that these guests need not move again.
+    type: list
+    elements: str
+    default: []
+    version_added: 1.1.0
   move_pinned:
     description:
       - Whether guests of the nodes are moved although a tag keeps them in place (C(plb_ignore)), or pins them to nodes
@@ -213,6 +225,7 @@ def argument_spec() -> Spec:
         "state": {"type": "str", "choices": [DRAINED, ACTIVE], "default": DRAINED},
         "bring_back": {"type": "bool", "default": True},
         "stays": {"type": "list", "elements": "dict", "options": STAYS, "default": []},
+        "prefer": {"type": "list", "elements": "str", "default": []},
         "move_pinned": {"type": "bool", "default": False},
         "allow_hidden": {"type": "bool", "default": False},
         "prove": {"type": "bool", "default": False},

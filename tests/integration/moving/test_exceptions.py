@@ -32,9 +32,10 @@ def drain(controller: Controller, **options: Any) -> dict[str, Any]:
         ([{"name": "vm10[12]"}], {101, 102}),
         ([{"tag": ["Keep"]}], {103}),
         ([{"type": "lxc"}, {"name": "vm104", "status": "stopped"}], {110}),
+        ([{"vmid": 104}], {104}),
         ([{"name": "vm.*", "tags": ["keep"], "type": "qemu"}, {"type": "lxc", "status": "running"}], {103, 110}),
     ],
-    ids=["status", "name", "tag", "type", "several"],
+    ids=["status", "name", "tag", "type", "vmid", "several"],
 )
 def test_drain__lets_named_guests_stay(
     cluster: SimulatedCluster, controller: Controller, stays: list[dict[str, Any]], staying: set[int]
@@ -56,6 +57,17 @@ def test_drain__lets_named_guests_stay(
     assert drain(controller, state="active", containers="restart").get("failed") is not True
 
 
+def test_guests__go_to_the_preferred_node_first(cluster: SimulatedCluster, controller: Controller) -> None:
+    # By the scores, the emptiest node is first.
+    assert not drain(controller, prefer=["pve2"]).get("failed")
+
+    # Only the last 3 GiB find no room there.
+    assert {106, 105} <= on(cluster, "pve2")
+    assert len(on(cluster, "pve2")) > len(on(cluster, "pve3"))
+    refused = drain(controller, prefer=["pve9"])
+    assert refused["msg"].startswith("prefer: 'pve9' is not a node; the cluster's nodes: pve1, pve2, pve3")
+
+
 def test_drain__moves_a_guest_that_no_longer_may_stay(cluster: SimulatedCluster, controller: Controller) -> None:
     stays = [{"status": "stopped"}]
     assert not drain(controller, stays=stays).get("failed")
@@ -69,8 +81,11 @@ def test_drain__moves_a_guest_that_no_longer_may_stay(cluster: SimulatedCluster,
 @pytest.mark.parametrize(
     ("stays", "message"),
     [
-        ([{}], "stays[0]: is empty and would let all guests stay, expected one or more of name, tags, status, type"),
-        ([{"tags": []}], "stays[0]: is empty and would let all guests stay"),
+        (
+            [{}],
+            "stays[0]: is empty and would concern all guests, expected one or more of vmid, name, tags, status, type",
+        ),
+        ([{"tags": []}], "stays[0]: is empty and would concern all guests"),
         ([{"type": "lxc"}, {"name": "("}], "stays[1].name: invalid regular expression '('"),
     ],
 )

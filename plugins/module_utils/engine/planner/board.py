@@ -44,11 +44,15 @@ class Board:
         at: the positions of each item.
         reach: which nodes each item may use.
         trail: all changes so far, in order.
+        preferred: the names of nodes that every item goes to first.
     """
 
-    def __init__(self, scheduler: Scheduler, closed: frozenset[str], now: float) -> None:
+    def __init__(
+        self, scheduler: Scheduler, closed: frozenset[str], now: float, preferred: frozenset[str] = frozenset()
+    ) -> None:
         """now is in seconds, on the clock of Request.created."""
         self.scheduler = scheduler
+        self.preferred = preferred
         self.now = now
         self.state: ClusterState = scheduler.cluster
         self.nodes: Sequence[NodeInfo] = self.state.nodes

@@ -98,7 +98,7 @@ class _Planner:
         copy = ClusterState(replace(state.snapshot, guests=tuple(state)))
         self.goals, self.bounds = goals, bounds
         self.scheduler = Scheduler(copy, profiles, default_profile)
-        self.board = Board(self.scheduler, goals.drain, now)
+        self.board = Board(self.scheduler, goals.drain, now, goals.prefer)
         self.placer = Placer(self.board, bounds, self.by_score)
         self.mobility = {guest.vmid: mobility.get(guest.vmid, IMMOVABLE) for guest in copy}
         self.stuck: list[Stuck] = []

@@ -151,18 +151,20 @@ class DrainOptions:
 
     active: whether they become active. bring_back: whether their guests then return to them. stays: which guests may
     stay on nodes to be drained. move_pinned: whether tags that keep guests in place or pin them to these nodes are
-    ignored.
+    ignored. prefer: the nodes to which guests go first.
     """
 
     active: bool
     bring_back: bool = True
     stays: tuple[Exemption, ...] = ()
     move_pinned: bool = False
+    prefer: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, params: Mapping[str, t.Any]) -> DrainOptions:
         """Raises InvalidRequest."""
-        return cls(params["state"] == ACTIVE, params["bring_back"], exemptions(params), params["move_pinned"])
+        active, prefer = params["state"] == ACTIVE, frozenset(params["prefer"])
+        return cls(active, params["bring_back"], exemptions(params), params["move_pinned"], prefer)
 
 
 class Drain:
@@ -203,9 +205,10 @@ class Drain:
         take its guests back yet.
         """
         there = {node.name for node in snapshot.nodes}
-        for name in self._names:
-            if name not in there:
-                raise InvalidRequest(f"name: {name!r} is not a node; the cluster's nodes: {known(there, name)}")
+        for option, names in (("name", self._names), ("prefer", sorted(self._options.prefer))):
+            for name in names:
+                if name not in there:
+                    raise InvalidRequest(f"{option}: {name!r} is not a node; the cluster's nodes: {known(there, name)}")
         self._marked = frozenset(node.name for node in snapshot.nodes if node.drained) & set(self._names)
         if not self.active:
             for name in self._names:
@@ -214,7 +217,8 @@ class Drain:
             stays = [guest for guest in snapshot.guests if guest.node in self._names and self._may_stay(guest)]
             self.exempt = [{key: getattr(guest, key) for key in EXEMPT} for guest in stays]
             self._keep_others(snapshot, self._guests_of_nodes)
-            return Goals(drain=frozenset(self._names), stays=frozenset(guest.vmid for guest in stays))
+            staying = frozenset(guest.vmid for guest in stays)
+            return Goals(drain=frozenset(self._names), stays=staying, prefer=self._options.prefer)
         if self._returning is None:
             marked = sorted(self._marked)
             self._returning = {

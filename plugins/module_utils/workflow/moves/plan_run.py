@@ -182,7 +182,7 @@ class PlanRun:
         """
         goals, access = self._goals, self._access
         # A guest that may stay as long as it is stopped, say, may have been started since.
-        if plan.stuck or goals != Goals(drain=goals.drain, undo=goals.undo):
+        if plan.stuck or goals != Goals(drain=goals.drain, undo=goals.undo, prefer=goals.prefer):
             return False
         reservations = access.of_others(access.ledger.reservations(access.identity()))
         if any(reservation.node in goals.drain for reservation in reservations):

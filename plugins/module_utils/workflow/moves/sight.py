@@ -79,7 +79,8 @@ def live_look(access: Access, goals_of: Callable[[Snapshot], Goals], view: View 
 def _may_move(goals: Goals, snapshot: Snapshot) -> bool:
     """Whether a plan for the goals may move guests."""
     due = (guest for guest in snapshot.guests if guest.vmid not in goals.stays)
-    return goals != Goals(drain=goals.drain, stays=goals.stays) or any(guest.node in goals.drain for guest in due)
+    drains_only = goals == Goals(drain=goals.drain, stays=goals.stays, prefer=goals.prefer)
+    return not drains_only or any(guest.node in goals.drain for guest in due)
 
 
 def needs_of_moves(snapshot: Snapshot) -> Needs:

@@ -17,6 +17,7 @@ from ..options.common import Spec
 RUNNING, PAUSED, STOPPED = "running", "paused", "stopped"
 
 STAYS: Spec = {
+    "vmid": {"type": "int"},
     "name": {"type": "str"},
     "tags": {"type": "list", "elements": "str", "aliases": ["tag"]},
     "status": {"type": "str", "choices": [RUNNING, PAUSED, STOPPED]},
@@ -28,6 +29,7 @@ STAYS: Spec = {
 class Exemption:
     """Guests that stay: those for which everything holds that is given. name is a pattern."""
 
+    vmid: int | None = None
     name: str | None = None
     tags: frozenset[str] = frozenset()
     status: str | None = None
@@ -36,7 +38,8 @@ class Exemption:
     def covers(self, guest: Guest) -> bool:
         """Whether the guest may stay."""
         return (
-            self.kind in (None, guest.kind)
+            self.vmid in (None, guest.vmid)
+            and self.kind in (None, guest.kind)
             and self.status in (None, _status_of(guest))
             and self.tags <= {tag.lower() for tag in guest.tags}
             and (self.name is None or checked_pattern("name", self.name).matches(guest.name or ""))
@@ -45,19 +48,20 @@ class Exemption:
 
 def exemptions(params: Mapping[str, t.Any]) -> tuple[Exemption, ...]:
     """Return what C(stays) says. Raises InvalidRequest, which names the option."""
-    return tuple(_exemption(f"stays[{number}]", body) for number, body in enumerate(params["stays"]))
+    return tuple(exemption_of(f"stays[{number}]", body) for number, body in enumerate(params["stays"]))
 
 
-def _exemption(where: str, body: Mapping[str, t.Any]) -> Exemption:
+def exemption_of(where: str, body: Mapping[str, t.Any]) -> Exemption:
+    """Return the guests that a mapping selects. Raises InvalidRequest, which names it as where."""
     given = {key: value for key, value in body.items() if value}
     if not given.keys() & STAYS.keys():
         raise InvalidRequest(
-            f"{where}: is empty and would let all guests stay, expected one or more of {', '.join(STAYS)}"
+            f"{where}: is empty and would concern all guests, expected one or more of {', '.join(STAYS)}"
         )
     if "name" in given:
         checked_pattern(f"{where}.name", given["name"])
     tags = frozenset(str(tag).lower() for tag in given.get("tags", ()))
-    return Exemption(given.get("name"), tags, given.get("status"), given.get("type"))
+    return Exemption(given.get("vmid"), given.get("name"), tags, given.get("status"), given.get("type"))
 
 
 def _status_of(guest: Guest) -> str:
