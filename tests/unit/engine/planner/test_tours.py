@@ -1,0 +1,207 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Tours: each ends with every node maintained, or is refused before its first move, with all reasons."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.code_seeds import code_digest, new_seeds
+from support.plan_walk import done
+from support.small_cluster import cluster, guest, node, profile
+from support.tours import PINNED, Case, case_of, sail
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.steps import broken_step
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.planner import tour as code
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.planner.tour import plan_tour
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Guest, Storage
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Bounds, LocalDisk, Mobility, Move
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.tours import SHUT_DOWN, STAY, Tour, TourGoals
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.lawful import rules_in_force
+
+PROFILES = {"balanced": profile()}
+IN_FORCE = rules_in_force(PROFILES["balanced"])
+SEEDS = [*range(25), *new_seeds(code_digest([Path(code.__file__).parent]), range(25))]
+THREE = TourGoals(("a", "b", "c"))
+
+
+def planned(state: ClusterState, goals: TourGoals, mobility: Mapping[int, Mobility] | None = None) -> Tour:
+    movable = {each.vmid: Mobility(cost=each.memory) for each in state}
+    return plan_tour(state, PROFILES, goals, {**movable, **(mobility or {})})
+
+
+def moves(tour: Tour) -> list[list[tuple[int, str, str]]]:
+    return [[(move.vmid, move.source, move.target) for move in step.out.moves] for step in tour.steps]
+
+
+def three_nodes(*guests: Guest) -> ClusterState:
+    return cluster([node("a", 8, 8), node("b", 8, 8), node("c", 8, 8)], guests)
+
+
+# --- seeded clusters ---
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_tour__ends_with_every_node_done_or_is_refused_for_a_reason_that_the_law_confirms(seed: int) -> None:
+    case = case_of(seed)
+
+    tour = plan_tour(ClusterState(case.snapshot), PROFILES, case.goals, case.mobility, Bounds(steps=30_000))
+
+    if tour.feasible:
+        found = sail(case, tour, random.Random(seed), IN_FORCE)
+        assert found.broken == []
+        assert sorted(step.node for step in tour.steps) == sorted(case.goals.nodes)
+        for step in tour.steps:
+            for name, course in step.out.nodes.items():
+                assert course.peak.memory <= course.allocatable.memory, name
+    else:
+        assert tour.steps == ()
+        held = [stuck for stuck in tour.stuck if case.mobility[stuck.vmid].stuck[0]]
+        assert held or not drained_one_by_one(case)
+
+
+def drained_one_by_one(case: Case) -> bool:
+    """Whether a user who empties the nodes in their order, each guest to the first node that the law allows, gets to
+    the end.
+    """
+    state = case.snapshot
+    for name in case.goals.nodes:
+        for each in sorted(state.guests, key=lambda guest: -guest.memory):
+            if each.node != name or each.vmid in (case.goals.stays.keys() | case.goals.if_stuck.keys()):
+                continue
+            if case.mobility[each.vmid].disks:
+                return False
+            targets = [node.name for node in state.nodes if node.online and node.name != name]
+            steps = (Move(1, each.vmid, "", name, target, "") for target in targets)
+            step = next((step for step in steps if not broken_step(state, (), step, IN_FORCE)), None)
+            if step is None:
+                return False
+            state = done(state, step)
+    return True
+
+
+# --- few moves ---
+
+
+def test_guests__go_straight_to_nodes_that_are_done() -> None:
+    state = three_nodes(guest(100, "a"), guest(101, "b"), guest(102, "b"), guest(103, "c"), guest(104, "c"))
+
+    tour = planned(state, THREE)
+
+    assert tour.steps[0].node == "a"
+    first, second, third = moves(tour)
+    assert [(vmid, source) for vmid, source, _target in first] == [(100, "a")]
+    assert {target for _vmid, _source, target in second} == {"a"}
+    assert tour.steps[2].node not in {target for _vmid, _source, target in third}
+    assert tour.moves == 6
+
+
+def test_guests__return_to_their_homes_before_the_next_node_where_that_is_wanted() -> None:
+    state = three_nodes(guest(100, "a"), guest(101, "b"), guest(102, "c"))
+
+    tour = planned(state, replace(THREE, homes=True))
+
+    backs = [step.back.moves if step.back else () for step in tour.steps]
+    assert [[(move.vmid, move.target) for move in back] for back in backs] == [[(100, "a")], [(101, "b")], [(102, "c")]]
+
+
+def test_nodes_outside_of_the_tour__take_guests_first_and_are_not_emptied() -> None:
+    state = three_nodes(guest(100, "a"), guest(101, "b"))
+
+    tour = planned(state, TourGoals(("a", "b")))
+
+    assert moves(tour) == [[(100, "a", "c")], [(101, "b", tour.steps[1].out.moves[0].target)]]
+    assert tour.moves == 2
+
+
+def test_order__is_the_given_one_where_that_is_wanted_and_begins_with_what_was_begun() -> None:
+    state = three_nodes(guest(100, "a"), guest(101, "a"), guest(102, "c"))
+
+    assert planned(state, THREE).steps[0].node == "b"
+    assert [step.node for step in planned(state, replace(THREE, keep_order=True)).steps] == ["a", "b", "c"]
+    assert planned(state, replace(THREE, first=frozenset({"a"}))).steps[0].node == "a"
+
+
+def test_order__changes_where_the_cheapest_one_leads_nowhere() -> None:
+    # Only a takes the large guest of b, and only as long as a is empty: b has to come right after a.
+    nodes = [node("a", 8, 8), node("b", 8, 8), node("c", 8, 4)]
+    state = cluster(nodes, [guest(100, "b", 1, 6), guest(101, "c", 1, 1), guest(102, "c", 1, 1), guest(103, "c", 1, 1)])
+
+    tour = planned(state, THREE)
+
+    assert tour.feasible
+    assert sail(Case(state.snapshot, {}, THREE), tour, random.Random(0), IN_FORCE).broken == []
+
+
+# --- what is in the way ---
+
+
+def test_refusal__names_the_guests_of_all_nodes_with_their_cures() -> None:
+    state = three_nodes(guest(100, "a"), guest(101, "b"), guest(102, "c", 1, 7), guest(103, "b", 1, 7))
+
+    tour = planned(state, THREE, {101: Mobility(stuck=PINNED), 100: Mobility(stuck=PINNED)})
+
+    assert tour.steps == ()
+    assert {stuck.vmid: (stuck.why, stuck.cure) for stuck in tour.stuck if stuck.vmid in (100, 101)} == {
+        100: PINNED, 101: PINNED,
+    }  # fmt: skip
+    assert [stuck.node for stuck in tour.stuck] == sorted(stuck.node for stuck in tour.stuck)
+
+
+def test_refusal__names_what_lacks_room_on_the_nodes_that_cannot_be_emptied() -> None:
+    # The guest of c fits neither beside the guest of a nor beside that of b.
+    nodes = [node("a", 8, 5), node("b", 8, 5), node("c", 8, 8)]
+    state = cluster(nodes, [guest(100, "a", 1, 4), guest(101, "b", 1, 4), guest(102, "c", 1, 3)])
+
+    tour = planned(state, THREE)
+
+    assert not tour.feasible
+    assert [(stuck.vmid, stuck.node) for stuck in tour.stuck] == [(102, "c")]
+    assert "memory" in tour.stuck[0].why
+
+
+def test_guests_that_cannot_move__are_shut_down_or_stay_as_the_task_says() -> None:
+    state = three_nodes(guest(100, "a"), guest(101, "a"), guest(102, "b"), guest(103, "b", status="stopped"))
+    held = {100: Mobility(stuck=PINNED)}
+    goals = replace(THREE, stays={103: SHUT_DOWN, 102: STAY}, if_stuck={100: SHUT_DOWN, 101: SHUT_DOWN})
+
+    tour = planned(state, goals, held)
+
+    steps = {step.node: step for step in tour.steps}
+    assert (steps["a"].shut_down, steps["a"].stay) == ((100,), ())
+    assert (steps["b"].shut_down, steps["b"].stay) == ((), (102, 103))
+    assert {vmid for found in moves(tour) for vmid, _source, _target in found} == {101}
+
+
+def test_guest_without_a_place__is_shut_down_if_the_task_says_so() -> None:
+    state = cluster([node("a", 8, 8), node("b", 8, 2)], [guest(100, "a", 1, 6)])
+
+    assert not planned(state, TourGoals(("a",))).feasible
+    tour = planned(state, TourGoals(("a",), if_stuck={100: SHUT_DOWN}))
+    assert tour.steps[0].shut_down == (100,)
+
+
+def test_local_disks__free_their_space_where_they_left() -> None:
+    storages = tuple(Storage("local", name, total=10 * GIB, used=used * GIB) for name, used in (("a", 7), ("b", 7)))
+    state = cluster([node("a"), node("b")], [guest(100, "a"), guest(101, "b")], storages=storages)
+    disk = {vmid: Mobility(disks=(LocalDisk("scsi0", "local", 3 * GIB),)) for vmid in (100, 101)}
+
+    tour = planned(state, TourGoals(("a", "b")), disk)
+
+    # Both disks fit on b only because the one of a leaves, and then on a only because its space there is free again.
+    assert tour.feasible
+    assert moves(tour) == [[(100, "a", "b")], [(101, "b", "a"), (100, "b", "a")]] or tour.moves == 3
+
+
+def test_step__says_whether_the_others_could_lose_another_node_meanwhile() -> None:
+    roomy = three_nodes(guest(100, "a"), guest(101, "b"), guest(102, "c"))
+    full = three_nodes(guest(100, "a", 1, 4), guest(101, "b", 1, 4), guest(102, "c", 1, 4))
+
+    assert [step.stranded for step in planned(roomy, THREE).steps] == ["", "", ""]
+    assert all("would strand VM" in step.stranded for step in planned(full, THREE).steps)
