@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,10 @@ from dataclasses import dataclass, replace
 from ..errors import NoNodesAvailable, NoStorageAvailable, NoVMIDAvailable
 from ..model import Decision, Request
 from .cache import ClusterState
+from .framework.deferred import DeferredFilter
+from .framework.interface import ScorePlugin
 from .framework.status import Category
+from .guard import guarded
 from .profiles import Profile
 from .scheduling_cycle import Scheduler
 from .verdicts import Outcome
@@ -67,29 +69,124 @@ def how_many(
     InvalidRequest and PluginFailed.
     """
     scheduler = Scheduler(cluster, profiles, default_profile)
-    requests = [replace(shape, vmid=None) for shape in shapes]
-    fits = [0] * len(shapes)
-    per_node: Counter[str] = Counter()
-    placed: list[Decision] = []
-    last: Outcome | None = None
+    counting = _Counting(scheduler, [replace(shape, vmid=None) for shape in shapes], most)
     try:
-        for number in itertools.cycle(range(len(shapes))):
-            outcome = scheduler.schedule(requests[number], math.inf)
-            if outcome.decision is None:
-                last = outcome
-                break
-            placed.append(outcome.decision)
-            fits[number] += 1
-            per_node[outcome.decision.node] += 1
-            if len(placed) >= most:
-                break
+        counting.skip_ahead()
+        last = counting.place_in_turn()
+        decided = tuple(counting.placed)
     finally:
-        for decision in reversed(placed):
-            scheduler.undo(decision)
+        counting.keep(())
     names = [info.name for info in cluster.nodes]
+    per_node = Counter(decision.node for decision in decided)
+    fits = tuple(len(decided[number :: len(shapes)]) for number in range(len(shapes)))
     if last is None:
-        return CapacityReport(len(placed), tuple(NodeCapacity(name, per_node[name]) for name in names), tuple(fits))
-    return _report(last, names, per_node, tuple(fits))
+        return CapacityReport(len(decided), tuple(NodeCapacity(name, per_node[name]) for name in names), fits)
+    return _report(last, names, per_node, fits)
+
+
+class _Counting:
+    """Places VMs in turn, with the decisions that the scheduler would make.
+
+    Deferred filters are asked about nodes in the order of their scores, until they accept one: what they reject besides
+    changes no choice.
+
+    Attributes:
+        placed: the decisions that are assumed, in order.
+    """
+
+    def __init__(self, scheduler: Scheduler, requests: Sequence[Request], most: int) -> None:
+        self.placed: list[Decision] = []
+        self._scheduler = scheduler
+        self._cluster = scheduler.cluster
+        self._requests = requests
+        self._most = most
+        used = {request.profile or scheduler.default_profile: scheduler.profile(request) for request in requests}
+        plugins = [plugin for profile in used.values() for plugin in profile.all()]
+        self._deferred = [plugin for plugin in plugins if isinstance(plugin, DeferredFilter)]
+        # A normalized score depends on the other nodes that pass.
+        self._normalized = {p.name for p in plugins if isinstance(p, ScorePlugin) and not p.bounded}
+        without = {name: profile.without(self._deferred) for name, profile in used.items()}
+        self._quick = Scheduler(self._cluster, without, scheduler.default_profile)
+
+    def skip_ahead(self) -> None:
+        """Place the first VMs, about which the deferred filters need not be asked."""
+        if not self._deferred:
+            return
+        while len(self.placed) < self._most:
+            outcome = self._quick.schedule(self._next, math.inf)
+            if outcome.decision is None:
+                break
+            self.placed.append(outcome.decision)
+            if self._is_normalized(outcome):
+                self.keep(self.placed[:-1])
+                break
+        decisions = tuple(self.placed)
+        certain, uncertain = 0, len(decisions) + 1
+        while certain + 1 < uncertain:
+            middle = (certain + uncertain) // 2
+            self.keep(decisions[:middle])
+            if all(guarded(plugin, plugin.is_certain, self._cluster) for plugin in self._deferred):
+                certain = middle
+            else:
+                uncertain = middle
+        self.keep(decisions[:certain])
+
+    def place_in_turn(self) -> Outcome | None:
+        """Place VMs after those that are placed, until one finds no place or there are enough of them. Returns the
+        outcome of the one that found none.
+        """
+        while len(self.placed) < self._most:
+            request = self._next
+            outcome = self._quick.schedule(request, math.inf)
+            if self._deferred:
+                outcome = self._accepted(request, outcome) or self._scheduler.schedule(request, math.inf)
+            if outcome.decision is None:
+                return outcome
+            self.placed.append(outcome.decision)
+        return None
+
+    def keep(self, decisions: Sequence[Decision]) -> None:
+        """Have these decisions assumed: the first ones of those that are, or more after them."""
+        while len(self.placed) > len(decisions):
+            self._cluster.forget(self.placed.pop().vmid)
+        for decision in decisions[len(self.placed) :]:
+            self._cluster.assume(decision)
+            self.placed.append(decision)
+
+    @property
+    def _next(self) -> Request:
+        return self._requests[len(self.placed) % len(self._requests)]
+
+    def _is_normalized(self, outcome: Outcome) -> bool:
+        return outcome.looked is None or not self._normalized.isdisjoint(outcome.looked.scored_by())
+
+    def _accepted(self, request: Request, outcome: Outcome) -> Outcome | None:
+        """The outcome on the best node that the deferred filters accept; None if only the scheduler can tell. What is
+        given is the outcome without them.
+        """
+        decision, looked = outcome.decision, outcome.looked
+        if decision is None or looked is None:
+            return None
+        self._cluster.forget(decision.vmid)
+        if self._is_normalized(outcome):
+            return None
+        if self._is_accepted(request, decision.node):
+            self._cluster.assume(decision)
+            return outcome
+        for verdict in looked.best(looked.node_count)[1:]:
+            if self._is_accepted(request, verdict.node):
+                placed = self._quick.schedule(request, math.inf, (verdict.node, decision.vmid))
+                if placed.decision is not None:
+                    return placed
+                break
+        # A filter may explain a rejection by what it was asked before, but not across a change.
+        self._cluster.assume(decision)
+        self._cluster.forget(decision.vmid)
+        return None
+
+    def _is_accepted(self, request: Request, node: str) -> bool:
+        info = self._cluster.node(node)
+        return info is not None and not any(self._scheduler.refusals(request, math.inf, [info]).values())
 
 
 def _report(last: Outcome, names: Sequence[str], per_node: Counter[str], fits: tuple[int, ...]) -> CapacityReport:

@@ -250,6 +250,29 @@ class Headroom:
         return found
 
 
+def has_plenty(cluster: ClusterState, limits: Limits) -> bool:
+    """Whether there is so much room that plans are found without searching: for every loss, now and with any of the
+    decided VMs missing.
+
+    A guest finds no place only where every node has less left than its size. The nodes with enough CPU for all guests
+    would then have given the rest to the guests before it. If these are too small for that, it does find a place.
+    """
+    bound = _bound(cluster)
+    online = [info for info in cluster.nodes if info.node.online]
+    room = {info.index: limits.room(info) for info in online if not (info.node.maintenance or info.node.drained)}
+    for info in online:
+        loads = _loads(info, bound)
+        cores = sum(load.size.cores * len(load.labels) for load in loads)
+        free = {index: left.memory for index, left in room.items() if index != info.index and left.cores >= cores}
+        placed = 0.0
+        for (memory, _cores), labels, within in loads:
+            placed += memory * len(labels)
+            left = sum(max(free[index] - memory, 0.0) for index in (free if within is None else free.keys() & within))
+            if left <= placed - memory:
+                return False
+    return True
+
+
 def label(name: str | None, vmid: int | None) -> str:
     """Return what messages call a guest."""
     return f"VM {name} ({vmid})" if name else f"VM {vmid}"

@@ -19,6 +19,7 @@ An entry of C(profiles) with a new name defines a new profile; it C(extends) a n
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import inspect
@@ -157,6 +158,14 @@ class Profile:
     def all(self) -> list[points.Plugin]:
         """Every plugin that is enabled somewhere, once."""
         return self._all
+
+    def without(self, plugins: Collection[points.Plugin]) -> Profile:
+        """The same profile, in which these plugins do not run."""
+        less = copy.copy(self)
+        less._by_section = {s: [p for p in some if p not in plugins] for s, some in self._by_section.items()}
+        less._all = [plugin for plugin in self._all if plugin not in plugins]
+        less._concerned = {}
+        return less
 
     def _add(self, plugin_class: type[points.Plugin], entries: Mapping[tuple[str, str], Entry]) -> points.Plugin | None:
         """Create the plugin and add it to the sections in which it is enabled. What it sets in the policy applies even

@@ -89,6 +89,10 @@ class Verdicts:
         weighted = (round(scores.weight * score * POINTS) for score in scores.normalized)
         self._totals = [total + points for total, points in zip(self._totals, weighted, strict=True)]
 
+    def scored_by(self) -> set[str]:
+        """The names of the plugins that scored the nodes."""
+        return {scores.plugin for scores in self._scores}
+
     def best(self, count: int) -> list[NodeVerdict]:
         """The verdicts on the best nodes that passed, at most count, the best first. Equal nodes are in order of
         name.

@@ -13,13 +13,14 @@ from dataclasses import replace
 from ...model import GIB, MIB, Node, Request
 from ..allocatable import CPULimit, Limit, MemoryLimit
 from ..cache import ClusterState, NodeInfo
+from ..framework.deferred import DeferredFilter
 from ..framework.interface import CycleState, Event, FilterPlugin, PreFilterPlugin, Setting, Subject
 from ..framework.many_nodes import FilterOfMany
 from ..framework.status import SKIP, Category, Shortage, Status, unresolvable, unschedulable
 from ..texts import vcpus
 
 if t.TYPE_CHECKING:
-    from ..headroom import Headroom, Load
+    from ..headroom import Headroom, Limits, Load
 
 
 COMMON_SETTINGS: Mapping[str, Setting] = {
@@ -233,7 +234,7 @@ NO_HEADROOM = "would leave no headroom in CPU and memory for the loss of a node"
 NEW, EXISTING = "the new VM", "the VM"
 
 
-class FailoverHeadroom(PreFilterPlugin, FilterPlugin):
+class FailoverHeadroom(PreFilterPlugin, DeferredFilter):
     """Rejects a node when, with the VM on it, the loss of some node could no longer be absorbed by the others: its
     running guests, largest first, would not all fit in what is left to allocate on the remaining nodes. Off by default.
 
@@ -274,10 +275,20 @@ class FailoverHeadroom(PreFilterPlugin, FilterPlugin):
         size = f" of {' and '.join(parts)}" if parts else ""
         return unschedulable(NO_HEADROOM, f"the loss of {found.lost} would strand {found.guest.label}{size}")
 
-    def _headroom(self, cluster: ClusterState) -> Headroom:
-        from ..headroom import Headroom, Limits
+    def is_certain(self, cluster: ClusterState) -> bool:
+        from ..headroom import has_plenty
 
-        return Headroom(cluster, Limits(self._limit("cpu", 1), self._limit("memory", MIB)))
+        return has_plenty(cluster, self._limits())
+
+    def _headroom(self, cluster: ClusterState) -> Headroom:
+        from ..headroom import Headroom
+
+        return Headroom(cluster, self._limits())
+
+    def _limits(self) -> Limits:
+        from ..headroom import Limits
+
+        return Limits(self._limit("cpu", 1), self._limit("memory", MIB))
 
     def _limit(self, resource: str, unit: int) -> Limit | None:
         """The limit after a loss; None where neither the profile nor this plugin's config sets one."""
