@@ -13,6 +13,7 @@ from .access import AclEntry, Token, User
 from .cluster import Cluster
 from .description import DescriptionError
 from .errors import ApiError, TaskError
+from .load import described
 from .model import SHARED_TYPES, Guest, Node, Storage, Volume
 from .privileges import PRIVILEGES
 from .property_strings import GIB, MIB, format_size, parse, parse_net, render, render_net
@@ -57,8 +58,9 @@ def build(data: dict[str, Any], *, version: str | None = None, time_scale: float
 def _nodes(cluster: Cluster, entries: list[dict[str, Any]]) -> None:
     now = cluster.clock.now()
     for number, entry in enumerate(entries, start=1):
-        values = {key: value for key, value in entry.items() if key not in ("memory", "disk")}
+        values = {key: value for key, value in entry.items() if key not in ("memory", "disk", "load")}
         node = Node(number=number, memory=int(entry["memory"]) * MIB, **values)
+        node.load = described(entry.get("load") or {}, now)
         node.disk = int(float(entry.get("disk", 64)) * GIB)
         node.booted_at = now - 86400 - 3600 * number
         # Offline and maintenance nodes have been so for a minute: known to all, figures not yet expired.
@@ -200,6 +202,7 @@ def add_described_guest(cluster: Cluster, entry: dict[str, Any]) -> Guest:
     for key in ("agent", "acpi", "cpu_use", "memory_use"):
         if key in entry:
             setattr(guest, key, entry[key])
+    guest.load = described(entry.get("load") or {}, cluster.clock.now())
     cluster.add_guest(guest)
     if entry.get("pool"):
         cluster.access.pools[entry["pool"]]["vms"].add(vmid)

@@ -219,7 +219,7 @@ class SimulatedCluster:
         self._control("DELETE", "/faults")
 
     def set_node(self, name: str, **state: Any) -> None:
-        """``online``, ``maintenance``, ``cpu_use``, ``memory_use``, ``dead_services``, ``clock_offset``.
+        """``online``, ``maintenance``, ``cpu_use``, ``memory_use``, ``load``, ``dead_services``, ``clock_offset``.
 
         With ``known=False``, the other nodes notice it later by themselves.
         """
@@ -237,7 +237,7 @@ class SimulatedCluster:
         self._control("POST", "/guests", guest)
 
     def set_guest(self, vmid: int, **state: Any) -> None:
-        """``config`` (None removes an option), ``status``, ``agent``, ``acpi``."""
+        """``config`` (None removes an option), ``status``, ``agent``, ``acpi``, ``load``."""
         self._control("PUT", f"/guests/{vmid}", state)
 
     def remove_guest(self, vmid: int) -> None:

@@ -14,6 +14,7 @@ from . import identity
 from .build import add_described_guest
 from .cluster import Cluster
 from .description import GUEST, DescriptionError
+from .load import described
 from .model import Guest
 
 
@@ -126,7 +127,10 @@ class Control:
         node = self._cluster.nodes[request.match_info["name"]]
         self._cluster.statistics_settle()
         now = self._cluster.clock.now()
-        _only(body, {"online", "maintenance", "cpu_use", "memory_use", "known", "dead_services", "clock_offset"})
+        known = {"online", "maintenance", "cpu_use", "memory_use", "load", "known", "dead_services", "clock_offset"}
+        _only(body, known)
+        if "load" in body:
+            node.load = described(body["load"], now)
         if body.get("online") is not None and body["online"] != node.online:
             node.online = bool(body["online"])
             # ``known`` skips the seconds in which the others have not noticed yet.
@@ -168,7 +172,9 @@ class Control:
 
     def set_guest(self, request: web.Request, body: dict[str, Any]) -> None:
         guest = self._cluster.guests[int(request.match_info["vmid"])]
-        _only(body, {"config", "status", "agent", "acpi"})
+        _only(body, {"config", "status", "agent", "acpi", "load"})
+        if "load" in body:
+            guest.load = described(body["load"], self._cluster.clock.now())
         self._cluster.touch(guest)
         for key, value in (body.get("config") or {}).items():
             self._cluster.set_config(guest, **{key: value})

@@ -22,13 +22,13 @@ TOP = {
 }
 NODE = {
     "name", "cores", "memory", "online", "maintenance", "cpu_use", "memory_use", "pressure", "disk", "bridges", "vnets",
-    "cpu", "pci", "usb", "dead_services", "clock_offset", "dbus_vmstate",
+    "cpu", "pci", "usb", "dead_services", "clock_offset", "dbus_vmstate", "load",
 }
 CPU = {"vendor", "model", "models", "flags", "machine", "machines"}
 STORAGE = {"name", "type", "shared", "nodes", "content", "size", "used", "reserved", "enabled", "options"}
 GUEST = {
     "vmid", "name", "node", "type", "cores", "sockets", "memory", "status", "template", "tags", "pool", "disks",
-    "config", "agent", "cpu_use", "memory_use", "acpi", "snapshots",
+    "config", "agent", "cpu_use", "memory_use", "acpi", "snapshots", "load",
 }
 BACKUP = {"storage", "file", "vmid", "size", "notes", "config", "nodes", "ctime"}
 MAPPING = {"id", "description", "map", "mdev", "live-migration-capable"}

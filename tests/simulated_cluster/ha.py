@@ -153,6 +153,7 @@ class HighAvailability:
         local = any(volume.place is not None for volume in cluster.volumes.of_guest(guest.vmid))
         if others and not local:
             cluster.touch(guest)
+            guest.left.append((cluster.clock.now(), guest.node))
             guest.node = others[0].name
             cluster.touch(guest)
 

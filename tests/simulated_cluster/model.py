@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from .load import Load
 from .property_strings import DRIVE_ORDER, MIB, is_cdrom, is_drive, parse, parse_size
 
 BLOCK_TYPES = frozenset({"lvm", "lvmthin", "zfspool", "rbd", "zfs", "iscsi", "iscsidirect"})
@@ -53,6 +54,7 @@ class Node:
     cpu_use: float = 0.02
     memory_use: float = 0.1
     pressure: dict[str, float] = field(default_factory=dict)
+    load: Load = field(default_factory=Load)
     dead_services: list[str] = field(default_factory=list)
     clock_offset: float = 0.0
     dbus_vmstate: bool = True
@@ -151,6 +153,7 @@ class Guest:
     that no change of the guest changes. Proxmox has nothing like it, so the API never shows it. ``strays`` are nodes
     where a killed migration left a paused QEMU; ``half_mirrored`` tells that it left a block device in the guest's own.
     ``cloud_init`` is the data on its cloud-init drive.
+    ``left`` are the nodes that it left, and when.
     """
 
     vmid: int
@@ -168,7 +171,9 @@ class Guest:
     snapshots: dict[str, Any] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     pid: int = 0
+    load: Load = field(default_factory=Load)
     moved_at: float = 0.0
+    left: list[tuple[float, str]] = field(default_factory=list)
     strays: set[str] = field(default_factory=set)
     half_mirrored: bool = False
     birth: int = 0

@@ -13,12 +13,6 @@ from ..errors import parameter_error
 from ..model import Node, fingerprint
 from ..routing import Call, route
 
-TIMEFRAMES = {
-    "hour": (60, 60), "day": (60 * 30, 48), "week": (60 * 180, 56), "month": (60 * 720, 60), "year": (60 * 10080, 52),
-    "decade": (60 * 10080, 520),
-}
-"""Timeframe to seconds between samples, and how many there are."""
-
 
 def guest_memory(cluster: Cluster) -> dict[str, int]:
     """Node name to the bytes that its running guests use."""
@@ -115,28 +109,6 @@ def status(call: Call) -> dict[str, Any]:
             "machine": node.cpu.get("machine", "x86_64"),
         },
     }
-
-
-@route("GET", "/nodes/{node}/rrddata")
-def rrddata(call: Call) -> list[dict[str, Any]]:
-    """As many samples as the timeframe has, all alike; the last two windows are not filled yet."""
-    cluster, node = call.cluster, call.cluster.nodes[call.node]
-    step, count = TIMEFRAMES[str(call["timeframe"])]
-    last = int(cluster.clock.now()) // step * step
-    used = memory_used(node, guest_memory(cluster)[node.name])
-    sample: dict[str, Any] = {
-        "cpu": node.cpu_use, "maxcpu": node.cores, "iowait": 0, "loadavg": node.cpu_use * node.cores, "netin": 0,
-        "netout": 0, "memtotal": node.memory, "memused": used, "swaptotal": 0, "swapused": 0, "roottotal": node.disk,
-        "rootused": node.disk // 8,
-    }
-    if cluster.modern:
-        sample |= {"memavailable": node.memory - used, "arcsize": 0}
-        for what in ("cpu", "io", "memory"):
-            sample[f"pressure{what}some"] = node.pressure.get(what, 0)
-            if what != "cpu":
-                sample[f"pressure{what}full"] = node.pressure.get(what, 0) / 2
-    times = [last - step * age for age in reversed(range(count))]
-    return [{"time": time, **sample} for time in times[:-2]] + [{"time": time} for time in times[-2:]]
 
 
 @route("GET", "/nodes/{node}/hardware/pci")

@@ -303,6 +303,7 @@ class Migration:
         for disk, volume in self.made:
             live = {"format": volume.format} if guest.running and not disk.cloudinit else {}
             self._rewrite(disk, {**disk.drive, "file": volume.volid, **live})
+        guest.left.append((cluster.clock.now(), guest.node))
         guest.node, guest.moved_at = self.target.name, cluster.clock.now()
         cluster.touch(guest)
 
