@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from .demand import ALLOCATED, Curve, Usage
 from .model import NO_DEMANDS, Decision, Demands, Guest, Identity, Request
 
 LIVE, OFFLINE, RESTART = "live", "offline", "restart"
@@ -28,11 +29,23 @@ class Balance:
     """Even out the nodes: only while their imbalance exceeds threshold, and only by moves that reduce it by at least
     margin.
 
-    Both are fractions (0..1) of what a node may allocate.
+    Both are fractions (0..1) of what a node may allocate, or of the node if it is balanced by use.
+
+    Attributes:
+        by: C(allocated), C(used) or C(pressure); the rest is for the last two.
+        percentile: which percentile of the window is the load of a node (0..100).
+        window: the seconds of the past that count.
+        hold: for how many seconds an imbalance must have lasted.
+        above: nodes with a lower load are not relieved.
     """
 
     threshold: float = 0.15
     margin: float = 0.02
+    by: str = ALLOCATED
+    percentile: float = 95.0
+    window: float = 86_400.0
+    hold: float = 3600.0
+    above: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +62,7 @@ class Goals:
         stays: guests that may stay on nodes to be drained, by VMID.
         resting: guests that were moved a moment ago, by VMID. They are not moved to balance or to consolidate.
         prefer: nodes to which guests of drained nodes go first, before the scores of the profile count.
+        usage: what nodes and guests used, to balance by it.
     """
 
     place: tuple[Request, ...] = ()
@@ -60,6 +74,7 @@ class Goals:
     stays: frozenset[int] = frozenset()
     resting: frozenset[int] = frozenset()
     prefer: frozenset[str] = frozenset()
+    usage: Usage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +240,18 @@ class NodeCourse:
 
 
 @dataclass(frozen=True, slots=True)
+class UsedLoad:
+    """What a node used of one resource before a plan, as a curve, and the percentile of that as a fraction of the node:
+    before the plan, at its peak and after it.
+    """
+
+    before: float
+    peak: float
+    after: float
+    curve: Curve = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """How to reach the goals.
 
@@ -236,6 +263,7 @@ class Plan:
         optimal: whether it is proved that no plan needs fewer moves; None if no proof was requested.
         moves_lower_bound: a proved lower bound of the number of moves; None if no proof was requested or found.
         impossible: whether it is proved that no plan reaches the goals; None if no proof was requested.
+        used: what nodes use, by name and resource, if they were balanced by that.
         steps: how many steps the search took.
         exhausted: whether the search ended at its bound, so that a better plan may exist.
     """
@@ -248,6 +276,7 @@ class Plan:
     unplaced: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     nodes: Mapping[str, NodeCourse] = field(default_factory=dict)
+    used: Mapping[str, Mapping[str, UsedLoad]] = field(default_factory=dict)
     optimal: bool | None = None
     moves_lower_bound: int | None = None
     impossible: bool | None = None

@@ -23,7 +23,8 @@ options:
     description:
       - V(repair) moves guests that break a rule (HA rules, O(rules), rules in tags) or a limit of their node.
       - V(balance) evens out the load of the nodes if it differs by more than O(threshold). The load of a node is the
-        fraction of its allocatable CPU or memory that is allocated, whichever is larger.
+        fraction of its allocatable CPU or memory that is allocated, whichever is larger. O(balance) can make it that
+        which the nodes use.
       - V(consolidate) empties as many nodes as possible. It cannot be combined with V(balance).
     type: list
     elements: str
@@ -45,9 +46,65 @@ options:
         if another user or process moved them. V(repair) moves them if they break a rule or a limit.
       - The tasks of the nodes show when guests were moved. Without the privilege C(Sys.Audit) on the nodes, only the
         moves of the same user are seen.
+      - V(3600) when this is not given.
     type: int
-    default: 3600
     version_added: 1.1.0
+  balance:
+    description:
+      - How nodes are balanced. Giving it adds V(balance) to O(goals).
+      - The load of a node is what O(balance.by) says. Whatever it is, no node gets more guests than the limits of what
+        may be allocated permit.
+    type: dict
+    version_added: 1.1.0
+    suboptions:
+      by:
+        description:
+          - V(allocated) is the fraction of CPU or memory that is allocated, whichever is larger.
+          - V(used) is the fraction of CPU or memory that was used, whichever is larger. It is a percentile of the
+            statistics that Proxmox VE keeps, so that short peaks do not count. Memory that the node uses as a cache
+            does not count, and neither does the cache of ZFS where Proxmox VE reports it (since 9.0).
+          - V(pressure) is the fraction of time in which tasks on the node waited for CPU, disk or memory, whichever is
+            the largest. Proxmox VE reports it since 9.0. The guests that use most of that resource leave.
+          - V(used) and V(pressure) make one request for each node, one for each node and kind of guests, and one for
+            each running guest of the nodes to relieve. They require C(Sys.Audit) on the nodes and C(VM.Audit) on the
+            guests. A node of which less than half of the window is known takes no part.
+          - What a node used is calculated as if its present guests had been there during the whole window. So
+            guests that were moved do not move again because of the time before.
+        type: str
+        choices: [allocated, used, pressure]
+        default: allocated
+      threshold:
+        description: As O(threshold).
+        type: float
+      margin:
+        description:
+          - As O(margin). V(0.05) for V(used) and V(pressure) when this is not given. A live move that takes ten minutes
+            has to gain twice as much, and a move with downtime three times as much.
+        type: float
+      cooldown:
+        description: As O(cooldown).
+        type: int
+      percentile:
+        description:
+          - Which percentile of the window is the load of a node. V(95) is the load that was exceeded during 5 % of the
+            window. V(95) when this is not given.
+        type: float
+      window:
+        description:
+          - How many seconds of the past count, at most a week. V(86400) when this is not given. Up to one hour, the
+            statistics have a value for each minute; for longer windows, for each half hour, or for each three hours if
+            the window is longer than a day and the cluster runs Proxmox VE 8.
+        type: int
+      hold:
+        description:
+          - For how many seconds an imbalance must have lasted. The mean load during that time must differ by
+            O(threshold), too. V(3600), or the window if that is shorter, when this is not given.
+        type: int
+      above:
+        description:
+          - Nodes with a lower load are not relieved. V(0.5) for V(used) and V(0.1) for V(pressure) when this is not
+            given.
+        type: float
 seealso:
   - module: qemu_scheduler.proxmox.node_drain
   - module: qemu_scheduler.proxmox.qemu_schedule
@@ -68,6 +125,14 @@ EXAMPLES = r"""
   qemu_scheduler.proxmox.cluster_rebalance:
     goals: [repair, balance]
     max_moves: 10
+
+- name: Relieve nodes that were busy during the last day
+  qemu_scheduler.proxmox.cluster_rebalance:
+    goals: [balance]
+    balance:
+      by: used
+      threshold: 0.2
+    max_moves: 5
 
 - name: Show which nodes could be switched off at night
   qemu_scheduler.proxmox.cluster_rebalance:
@@ -99,6 +164,18 @@ loads:
   returned: success, and on failure after the plan was made
   type: dict
   version_added: 1.1.0
+usage:
+  description:
+    - What the nodes use, if they are balanced by that. Empty otherwise.
+    - C(nodes) has the resources of each node (C(cpu), C(memory), or C(cpu_pressure), C(io_pressure) and
+      C(memory_pressure)). C(before), C(peak) and C(after) are the percentile as a fraction of the node, before, at the
+      peak of and after the moves of the plan. C(curve) is what was used before in each part of the window, the oldest
+      first, in cores, bytes, or fractions of time; null where it is not known.
+  returned: success, and on failure after the plan was made
+  type: dict
+  version_added: 1.1.0
+  sample: {by: used, percentile: 95.0, window: 86400.0, nodes: {pve1: {cpu: {before: 0.91, peak: 0.91, after: 0.74,
+    curve: [7.1, 7.3]}}}}
 stuck:
   description:
     - The guests that stay although a goal requires them to move, each with the reason (C(why)) and what would cure it
@@ -127,6 +204,7 @@ from functools import partial
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.balancing import balance_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.options import move_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.rebalancing import (
     BALANCE,
@@ -145,7 +223,8 @@ def argument_spec() -> Spec:
         "goals": {"type": "list", "elements": "str", "choices": choices, "default": [REPAIR]},
         "threshold": {"type": "float"},
         "margin": {"type": "float"},
-        "cooldown": {"type": "int", "default": 3600},
+        "cooldown": {"type": "int"},
+        "balance": {"type": "dict", "options": balance_spec()},
     }
 
 

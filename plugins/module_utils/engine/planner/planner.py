@@ -15,15 +15,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from ...demand import ALLOCATED, USED
 from ...errors import CollectionError
 from ...model import Guest, Node
-from ...plans import Balance, Bounds, Goals, Mobility, Plan, Stuck
+from ...plans import Balance, Bounds, Goals, Mobility, Plan, Stuck, UsedLoad
 from ..cache import ClusterState
 from ..framework.status import Category, Status
 from ..profiles import Profile
 from ..scheduling_cycle import Scheduler
 from ..texts import of_one
 from .board import Board
+from .calm import relieve
 from .exact_model import Program, program
 from .goals import balance, bring_back, broken_now, consolidate, gains, imbalance, load_of, repair
 from .items import IMMOVABLE, Item, Part, guests_together, requests_together
@@ -121,7 +123,11 @@ class _Planner:
             self._leave(board.item_of[vmid], why, "see why that node does not take it")
         for vmid in goals.resting & board.item_of.keys():
             board.hold(board.item_of[vmid])
-        if goals.balance is not None:
+        used: Mapping[str, Mapping[str, UsedLoad]] = {}
+        if goals.balance is not None and goals.usage is not None:
+            used, notes = relieve(board, self.placer, goals.balance, goals.usage)
+            self.notes.extend(notes)
+        elif goals.balance is not None:
             balance(board, self.placer, goals.balance)
             self._explain_imbalance(goals.balance)
         if goals.consolidate:
@@ -140,6 +146,7 @@ class _Planner:
             unplaced=self.unplaced,
             notes=tuple(self.notes),
             nodes=courses(board, legs, self._before),
+            used=used,
             steps=self.placer.steps,
             exhausted=self.placer.exhausted,
         )
@@ -314,7 +321,17 @@ def in_words(goals: Goals) -> str:
     parts = [f"place {len(goals.place)} VM(s)"] if goals.place else []
     parts += [f"drain {', '.join(sorted(goals.drain))}"] if goals.drain else []
     parts += ["repair"] if goals.repair else []
-    parts += ["balance"] if goals.balance is not None else []
+    parts += [_of_balance(goals.balance)] if goals.balance is not None else []
     parts += ["consolidate"] if goals.consolidate else []
     parts += [f"bring guests back to {', '.join(sorted(set(goals.undo.values())))}"] if goals.undo else []
     return ", ".join(parts) or "nothing"
+
+
+def _of_balance(wanted: Balance) -> str:
+    return (
+        "balance"
+        if wanted.by == ALLOCATED
+        else f"balance by what is {wanted.by}"
+        if wanted.by == USED
+        else "balance by pressure"
+    )

@@ -250,7 +250,24 @@ _PATHS: dict[str, Kind] = {
     "/nodes/*/network": Rows(Row(_texts("iface"))),
     "/nodes/*/capabilities/qemu/migration": Row(optional={"has-dbus-vmstate": flag}),
     "/nodes/*/capabilities/qemu/cpu": Rows(Row(_texts("name"))),
-    "/nodes/*/rrddata": Rows(Row(optional=_numbers("pressurecpusome", "pressureiosome", "pressurememorysome"))),
+    "/nodes/*/rrddata": Rows(
+        Row(
+            {"time": number},
+            {
+                **_numbers("cpu", "maxcpu", "memtotal", "memused", "memavailable", "arcsize"),
+                **_numbers("pressurecpusome", "pressureiosome", "pressurememorysome"),
+            },
+        )
+    ),
+    "/nodes/*/(qemu|lxc)/*/rrddata": Rows(
+        Row(
+            {"time": number},
+            {
+                **_numbers("cpu", "maxcpu", "mem", "memhost", "diskread", "diskwrite"),
+                **_numbers("pressurecpusome", "pressureiosome", "pressurememorysome"),
+            },
+        )
+    ),
     "/nodes/*/hardware/pci": Rows(Row(_texts("id"), {"iommugroup": whole, "mdev": flag})),
     "/nodes/*/hardware/usb": Rows(Row(optional=_texts("busnum", "usbpath"))),
     "/nodes/*/hardware/pci/*/mdev": Rows(Row(_texts("type"), {**_texts("name"), "available": whole})),

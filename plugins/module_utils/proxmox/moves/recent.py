@@ -1,12 +1,13 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which guests were moved a moment ago, by anybody: the tasks of the nodes show it to every controller."""
+"""Which guests were moved, when and from where, by anybody: the tasks of the nodes show it to every controller."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...demand import Departure
 from ...engine.texts import whole_number
 from ...model import Snapshot
 from ..api.reader import Reader, in_parallel
@@ -26,21 +27,24 @@ def recently_moved(reader: Reader, snapshot: Snapshot, within: float) -> frozens
     and each kind of guests; tasks that cannot be read are none.
     """
     now = reader.server_time()
-    if now is None:
-        return frozenset()
+    return frozenset() if now is None else frozenset(each.vmid for each in departures(reader, snapshot, now - within))
+
+
+def departures(reader: Reader, snapshot: Snapshot, since: float) -> list[Departure]:
+    """Return the migrations that ended well since that time, with the nodes that the guests left. The same requests."""
     kinds = sorted({guest.kind for guest in snapshot.guests})
     places = [(node.name, MOVING_TASKS[kind]) for node in snapshot.nodes if node.online for kind in kinds]
 
-    def read(place: tuple[str, str]) -> set[int]:
-        return set(_ended(reader, *place, now - within))
+    def read(place: tuple[str, str]) -> list[Departure]:
+        return list(_ended(reader, *place, since))
 
-    return frozenset(vmid for vmids in in_parallel(read, places).values() for vmid in vmids)
+    return sorted(each for found in in_parallel(read, places).values() for each in found)
 
 
-def _ended(reader: Reader, node: str, task: str, since: float) -> Iterator[int]:
+def _ended(reader: Reader, node: str, task: str, since: float) -> Iterator[Departure]:
     begun = max(int(since) - LONGEST, 0)
     for row in read_rows(reader, f"/nodes/{node}/tasks", typefilter=task, since=begun, limit=_MOST) or ():
         well = str(row.get("status")).startswith(("OK", "WARNINGS"))
-        vmid = whole_number(row.get("id"))
-        if well and vmid is not None and float(row.get("endtime") or 0) >= since:
-            yield vmid
+        vmid, ended = whole_number(row.get("id")), float(row.get("endtime") or 0)
+        if well and vmid is not None and ended >= since:
+            yield Departure(ended, vmid, node)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from ...demand import ALLOCATED
 from ...engine.cache import ClusterState
 from ...engine.planner.planner import make_plan
 from ...engine.profiles import Profile
@@ -19,6 +20,7 @@ from ...proxmox.moves.mobility_ha import Surroundings
 from ...proxmox.moves.mobility_rules import presumed, stuck
 from ...proxmox.moves.recent import recently_moved
 from ..access import Access
+from .metering import Metering
 from .options import MoveOptions
 from .proof import proved
 from .sight import Sight
@@ -64,6 +66,7 @@ class Planning:
         self._options = options
         self._objection = objection
         self._suitability = Suitability(access.reader)
+        self._metering = Metering(access.reader)
         self._failures: dict[int, dict[str, str]] = {}
         self.held: frozenset[int] = frozenset()
         self.identities: dict[int, Identity] = {}
@@ -79,6 +82,8 @@ class Planning:
         moved are the moves of this run so far. prove: whether a solver checks the plan.
         """
         state, goals = sight.state, sight.goals
+        if goals.balance is not None and goals.balance.by != ALLOCATED:
+            goals = replace(goals, usage=self._metering.usage(state, goals.balance))
         busy = {vmid: stuck(why, "wait until that has ended") for vmid, why in sight.busy.items()}
         busy |= dict.fromkeys(goals.stays, STAYS)
         concerned = {guest.vmid for guest in state if guest.node in goals.drain} | goals.undo.keys()

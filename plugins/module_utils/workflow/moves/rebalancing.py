@@ -9,11 +9,11 @@ import typing as t
 from collections.abc import Callable, Mapping
 
 from ...errors import InvalidRequest
-from ...plans import Balance, Goals
-from ...proxmox.options.values import check_range
+from ...plans import Goals
 from ..access import Access
 from ..options.plugin_config import profiles_of
 from ..options.rules import facts_of
+from .balancing import balance_of, settings_of, usage_of
 from .moving import move_progress
 from .options import MoveOptions
 from .plan_run import PlanRun
@@ -22,6 +22,9 @@ from .sight import live_look
 
 REPAIR, BALANCE, CONSOLIDATE = "repair", "balance", "consolidate"
 
+COOLDOWN = 3600
+"""The default seconds for which a guest that was moved rests."""
+
 
 def rebalance(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[str], None]) -> dict[str, t.Any]:
     """Do what a cluster_rebalance task says, and return the module's result. warn takes texts for the user.
@@ -29,7 +32,7 @@ def rebalance(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[
     Raises RunFailed with the result when rules stay broken or moves failed, and other CollectionErrors when nothing was
     moved.
     """
-    options = MoveOptions.of(params)
+    options = MoveOptions.of({**params, "cooldown": settings_of(params).get("cooldown", COOLDOWN)})
     goals = goals_of(params)
     profiles, default = profiles_of(params)
     progress = move_progress(params.get("progress_file"))
@@ -45,6 +48,7 @@ def rebalance(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[
     for text in outcome.warnings:
         warn(text)
     result = result_of(outcome, wrote=not check_mode)
+    result["usage"] = usage_of(outcome.plan, goals.balance)
     error = failure_of(outcome, "not all that is broken can be repaired" if goals.repair else None)
     if error is not None:
         raise failed(error, result)
@@ -53,16 +57,13 @@ def rebalance(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[
 
 def goals_of(params: Mapping[str, t.Any]) -> Goals:
     """The goals that the options state. Raises InvalidRequest when there is none, or two contradict each other."""
-    wanted = set(params["goals"])
+    wanted = set(params["goals"]) | ({BALANCE} if params.get("balance") is not None else set())
     if not wanted:
         raise InvalidRequest(f"goals: is empty, expected one or more of {REPAIR}, {BALANCE} and {CONSOLIDATE}")
     if {BALANCE, CONSOLIDATE} <= wanted:
         raise InvalidRequest(f"goals: {BALANCE} and {CONSOLIDATE} contradict each other, expected one of them")
-    given = {key: params[key] for key in ("threshold", "margin") if params.get(key) is not None}
-    for key, value in given.items():
-        check_range(key, value, 0, 1)
     return Goals(
         repair=REPAIR in wanted,
-        balance=Balance(**given) if BALANCE in wanted else None,
+        balance=balance_of(params) if BALANCE in wanted else None,
         consolidate=CONSOLIDATE in wanted,
     )

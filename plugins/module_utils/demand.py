@@ -1,0 +1,189 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plain data of what nodes and guests use: curves over a window, and the demand of guests. Pure.
+
+CPU is in cores, memory in bytes, data rates in bytes per second, pressure in fractions of time (0..1).
+"""
+
+from __future__ import annotations
+
+import math
+import typing as t
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+ALLOCATED, USED, PRESSURE = "allocated", "used", "pressure"
+"""What nodes are balanced by."""
+
+CONFIGURED, MEASURED, STATED = "configured", "measured", "stated"
+"""Where a demand is known from: the guest's config, the statistics of Proxmox VE, or what the user states."""
+
+CPU, MEMORY, IO = "cpu", "memory", "io"
+CPU_PRESSURE, IO_PRESSURE, MEMORY_PRESSURE = "cpu pressure", "io pressure", "memory pressure"
+
+PRESSURE_OF = {CPU_PRESSURE: CPU, IO_PRESSURE: IO, MEMORY_PRESSURE: MEMORY}
+"""The resource whose users cause a pressure."""
+
+Curve = tuple[float | None, ...]
+"""A value for each slot of a window, the oldest first. None: nothing is known. That is not zero."""
+
+Curves = Mapping[str, Curve]
+"""Curves by resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The slots of a window: count slots of so many seconds, the first of which begins at start."""
+
+    start: float
+    slot: float
+    count: int
+
+    @property
+    def window(self) -> float:
+        """The seconds of all slots together."""
+        return self.slot * self.count
+
+    @property
+    def end(self) -> float:
+        """When the last slot ends."""
+        return self.start + self.window
+
+    def binned(self, samples: Sequence[tuple[float, float | None]], step: float) -> Curve:
+        """Return the mean of each slot. samples are (time, value) in the order of time; each holds until the next one,
+        the last for step seconds.
+        """
+        sums, weights = [0.0] * self.count, [0.0] * self.count
+        for number, (time, value) in enumerate(samples):
+            until = samples[number + 1][0] if number + 1 < len(samples) else time + step
+            if value is None:
+                continue
+            first = max(int((time - self.start) // self.slot), 0)
+            last = min(math.ceil((until - self.start) / self.slot), self.count)
+            for index in range(first, last):
+                begin = self.start + index * self.slot
+                weight = min(until, begin + self.slot) - max(time, begin)
+                sums[index] += value * weight
+                weights[index] += weight
+        return tuple(total / weight if weight > 0 else None for total, weight in zip(sums, weights, strict=True))
+
+    def stretched(self, values: Sequence[float | None]) -> Curve:
+        """Return values that are spread evenly over the window, as a curve."""
+        return tuple(values[index * len(values) // self.count] for index in range(self.count))
+
+    def latest(self, seconds: float) -> slice:
+        """Return the slots of the last so many seconds; at least one."""
+        return slice(max(self.count - max(math.ceil(seconds / self.slot), 1), 0), self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a guest uses of one resource, or will use, and how that is known (source)."""
+
+    source: str
+    curve: Curve
+
+    def at(self, percent: float) -> float | None:
+        """A percentile of it."""
+        return percentile(self.curve, percent)
+
+    @property
+    def lasting(self) -> Curve:
+        """The demand with what is unknown filled by its highest known value."""
+        highest = max((value for value in self.curve if value is not None), default=None)
+        return tuple(highest if value is None else value for value in self.curve)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the nodes and some guests of a cluster used during a window.
+
+    Attributes:
+        nodes: the curves of each node, as if its present guests had been there all the time. Nodes of which nothing is
+            known are missing.
+        capacity: the cores and the memory of each node.
+        guests: the demand of guests by VMID and resource; guests of which nothing is known are missing.
+    """
+
+    grid: Grid
+    nodes: Mapping[str, Curves] = field(default_factory=dict)
+    capacity: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    guests: Mapping[int, Mapping[str, Demand]] = field(default_factory=dict)
+
+
+class Departure(t.NamedTuple):
+    """A guest left a node."""
+
+    time: float
+    vmid: int
+    node: str
+
+
+def percentile(curve: Iterable[float | None], percent: float) -> float | None:
+    """Return the smallest known value that at least percent of the known values do not exceed; None if none is."""
+    known = sorted(value for value in curve if value is not None)
+    return known[max(math.ceil(percent / 100 * len(known)), 1) - 1] if known else None
+
+
+def mean(curve: Iterable[float | None]) -> float | None:
+    """Return the mean of the known values; None if none is."""
+    known = [value for value in curve if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def is_known(curve: Sequence[float | None]) -> bool:
+    """Whether at least half of a curve is known."""
+    return 2 * sum(value is not None for value in curve) >= max(len(curve), 1)
+
+
+def plus(curve: Sequence[float | None], other: Sequence[float | None], sign: int = 1) -> Curve:
+    """Return the sum of two curves, or their difference (sign -1), which is never below zero. Where the first is
+    unknown, so is the result; where only the other is unknown, it changes nothing.
+    """
+    return tuple(
+        one if one is None or two is None else max(one + sign * two, 0.0) for one, two in zip(curve, other, strict=True)
+    )
+
+
+def as_placed(
+    nodes: Mapping[str, Curves],
+    guests: Mapping[int, Mapping[str, Demand]],
+    places: Mapping[int, str],
+    departures: Iterable[Departure],
+    grid: Grid,
+) -> dict[str, Curves]:
+    """Return the curves of nodes as if each guest had been where it is now (places) all the time.
+
+    What a node used in the past includes guests that have left it since. Without this, a node whose guests were moved
+    an hour ago would still seem as full as before, and they would be moved again.
+    """
+    found = {name: dict(curves) for name, curves in nodes.items()}
+    paths: dict[int, list[Departure]] = {}
+    for departure in sorted(departures):
+        paths.setdefault(departure.vmid, []).append(departure)
+    for vmid, path in paths.items():
+        here = places.get(vmid)
+        for resource, demand in (guests.get(vmid) or {}).items():
+            elsewhere = _elsewhere(demand.curve, path, here, grid)
+            for node, curve in elsewhere.items():
+                _add(found, node, resource, curve, -1)
+                if here is not None:
+                    _add(found, here, resource, curve, 1)
+    return {name: dict(curves) for name, curves in found.items()}
+
+
+def _elsewhere(curve: Curve, path: Sequence[Departure], here: str | None, grid: Grid) -> dict[str, Curve]:
+    """Return by node what a guest used on nodes other than its present one."""
+    by_node: dict[str, list[float | None]] = {}
+    for index, value in enumerate(curve):
+        middle = grid.start + (index + 0.5) * grid.slot
+        node = next((departure.node for departure in path if middle < departure.time), here)
+        if node is not None and node != here:
+            by_node.setdefault(node, [None] * len(curve))[index] = value
+    return {node: tuple(values) for node, values in by_node.items()}
+
+
+def _add(nodes: dict[str, dict[str, Curve]], node: str, resource: str, curve: Curve, sign: int) -> None:
+    if node in nodes and resource in nodes[node]:
+        nodes[node][resource] = plus(nodes[node][resource], curve, sign)

@@ -1,0 +1,175 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads what nodes and guests used in the past from the statistics of Proxmox VE: one request for each.
+
+What the releases tell of a node and a guest:
+
+- 9: memory that is available (free, or cache of files that Linux gives up), the size of ZFS's cache, pressure, and the
+  memory that a VM takes on its host. A sample is a minute or half an hour long.
+- 8: memory that is used, in which ZFS's cache counts as used. A sample is a minute, half an hour or three hours long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from ...demand import (
+    CPU,
+    CPU_PRESSURE,
+    IO,
+    IO_PRESSURE,
+    MEASURED,
+    MEMORY,
+    MEMORY_PRESSURE,
+    Curve,
+    Curves,
+    Demand,
+    Grid,
+    is_known,
+)
+from ...engine.texts import whole_number
+from ...model import Guest
+from ..api.failures import UNREADABLE
+from ..api.reader import Reader, in_parallel
+from .rows import Row, read_rows
+
+HOUR, DAY, WEEK = 3600, 86_400, 604_800
+
+Value = Callable[[Row], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeframe:
+    """What to ask for: the name of the period, and the seconds of a sample."""
+
+    name: str
+    step: int
+
+
+def timeframe_for(window: float, reader: Reader) -> Timeframe:
+    """Return the shortest period that covers a window, in samples of half an hour if it is longer than an hour.
+
+    Proxmox VE 9 keeps a day in minutes: 1,440 rows for each guest. Its week has half hours, as the day of 8 has.
+    """
+    if window <= HOUR:
+        return Timeframe("hour", 60)
+    if _is_modern(reader):
+        return Timeframe("week", 1800)
+    return Timeframe("day", 1800) if window <= DAY else Timeframe("week", 10_800)
+
+
+def grid_for(window: float, timeframe: Timeframe, now: float) -> Grid:
+    """Return the slots of the window that ends now. The slot that is not over yet does not count."""
+    end = now // timeframe.step * timeframe.step
+    count = max(round(window / timeframe.step), 1)
+    return Grid(end - count * timeframe.step, timeframe.step, count)
+
+
+def read_node_curves(
+    reader: Reader, nodes: Iterable[str], timeframe: Timeframe, grid: Grid
+) -> tuple[dict[str, Curves], dict[str, dict[str, float]]]:
+    """Return the curves of the nodes, and their cores and memory. A curve is missing if less than half of it is known,
+    or if this user may not read it.
+    """
+    curves: dict[str, Curves] = {}
+    capacity: dict[str, dict[str, float]] = {}
+
+    def read(name: str) -> list[Row]:
+        return read_rows(reader, f"/nodes/{name}/rrddata", timeframe=timeframe.name, cf="AVERAGE") or []
+
+    for name, rows in in_parallel(read, nodes).items():
+        curves[name] = _curves(rows, _OF_NODE, timeframe, grid)
+        sizes = {CPU: _latest(rows, "maxcpu"), MEMORY: _latest(rows, "memtotal")}
+        capacity[name] = {resource: size for resource, size in sizes.items() if size}
+    return curves, capacity
+
+
+def read_demands(
+    reader: Reader, guests: Iterable[Guest], timeframe: Timeframe, grid: Grid
+) -> dict[int, dict[str, Demand]]:
+    """Return what guests used, by VMID and resource, as far as this user may read it."""
+    by_vmid = {guest.vmid: guest for guest in guests}
+
+    def read(vmid: int) -> list[Row]:
+        guest = by_vmid[vmid]
+        path = f"/nodes/{guest.node}/{guest.kind}/{vmid}/rrddata"
+        return read_rows(reader, path, timeframe=timeframe.name, cf="AVERAGE") or []
+
+    return {
+        vmid: {
+            resource: Demand(MEASURED, curve)
+            for resource, curve in _curves(rows, _OF_GUEST, timeframe, grid, 1).items()
+        }
+        for vmid, rows in in_parallel(read, by_vmid).items()
+    }
+
+
+def _is_modern(reader: Reader) -> bool:
+    try:
+        release = str(reader.get("/version").get("release", ""))
+    except UNREADABLE:
+        return False
+    return (whole_number(release.partition(".")[0]) or 0) >= 9
+
+
+def _curves(
+    rows: Iterable[Row], values: Mapping[str, Value], timeframe: Timeframe, grid: Grid, least: int | None = None
+) -> dict[str, Curve]:
+    """Return the curves of which at least half is known, or at least so many slots."""
+    known = sorted((row for row in rows if grid.start - 6 * HOUR < row["time"] < grid.end), key=lambda row: row["time"])
+    found: dict[str, Curve] = {}
+    for resource, value in values.items():
+        curve = grid.binned([(row["time"], value(row)) for row in known], timeframe.step)
+        if is_known(curve) if least is None else sum(v is not None for v in curve) >= least:
+            found[resource] = curve
+    return found
+
+
+def _latest(rows: Iterable[Row], key: str) -> float:
+    return next((float(row[key]) for row in reversed(list(rows)) if row.get(key)), 0.0)
+
+
+# --- what a row tells -------------------------------------------------------------------------------------------------
+
+
+def _cores(row: Row) -> float | None:
+    cpu, cores = row.get("cpu"), row.get("maxcpu")
+    return None if cpu is None or cores is None else cpu * cores
+
+
+def _node_memory(row: Row) -> float | None:
+    """What cannot be given up at once: without the cache of files, and without that of ZFS where Proxmox reports it."""
+    total, available = row.get("memtotal"), row.get("memavailable")
+    used = row.get("memused")
+    if total is not None and available is not None:
+        used = total - available
+    return None if used is None else max(used - (row.get("arcsize") or 0), 0.0)
+
+
+def _guest_memory(row: Row) -> float | None:
+    """What it takes on the host, else what is used within it. Zero while it runs means that nobody could tell."""
+    return row.get("memhost") or row.get("mem") or None
+
+
+def _rates(row: Row) -> float | None:
+    read, written = row.get("diskread"), row.get("diskwrite")
+    return None if read is None and written is None else (read or 0) + (written or 0)
+
+
+def _fraction(key: str) -> Value:
+    def value(row: Row) -> float | None:
+        percent: float | None = row.get(key)
+        return None if percent is None else percent / 100
+
+    return value
+
+
+_PRESSURES: dict[str, Value] = {
+    CPU_PRESSURE: _fraction("pressurecpusome"),
+    IO_PRESSURE: _fraction("pressureiosome"),
+    MEMORY_PRESSURE: _fraction("pressurememorysome"),
+}
+_OF_NODE: dict[str, Value] = {CPU: _cores, MEMORY: _node_memory, **_PRESSURES}
+_OF_GUEST: dict[str, Value] = {CPU: _cores, MEMORY: _guest_memory, IO: _rates, **_PRESSURES}

@@ -1,0 +1,185 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes are balanced by what they used: few moves, with the numbers, and none afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from simulated_cluster.client import SimulatedCluster
+from support.controller import Controller
+from support.versions import both_versions
+
+from .conftest import container, on, writes
+
+IDLE = {"cpu": [0.01], "memory": [0.5]}
+BUSY = {"cpu": [0.95], "memory": [0.5]}
+BY_USE = {"goals": ["balance"], "balance": {"by": "used"}}
+
+
+@pytest.fixture
+def cluster(version: str) -> Any:
+    """pve1 has two busy guests of 4 cores and two idle ones; pve2 and pve3 have one idle guest each."""
+    guests = [(101, "pve1", BUSY), (102, "pve1", BUSY), (103, "pve1", IDLE), (104, "pve1", IDLE),
+              (201, "pve2", IDLE), (301, "pve3", IDLE)]  # fmt: skip
+    description = {
+        "nodes": [
+            {"name": name, "cores": 8, "memory": 65536, "load": {"cpu": [0.02], "memory": [0.1]}}
+            for name in ("pve1", "pve2", "pve3")
+        ],
+        "storages": [{"name": "shared", "type": "rbd", "shared": True, "size": 2000}],
+        "guests": [
+            {
+                "vmid": vmid,
+                "name": f"vm{vmid}",
+                "node": node,
+                "cores": 4,
+                "memory": 4096,
+                "status": "running",
+                "disks": {"scsi0": "shared:8"},
+                "load": load,
+            }
+            for vmid, node, load in guests
+        ],
+    }
+    with SimulatedCluster.start(description, version=version, time_scale=0.02) as running:
+        yield running
+
+
+def balance(controller: Controller, **more: Any) -> dict[str, Any]:
+    result: dict[str, Any] = controller.run("cluster_rebalance", **{**BY_USE, **more})
+    assert not result.get("failed"), result["msg"]
+    return result
+
+
+@both_versions
+def test_busy_node__gives_away_one_guest_and_says_why(cluster: SimulatedCluster, controller: Controller) -> None:
+    result = balance(controller)
+
+    (move,) = result["moves"]
+    assert on(cluster, move["to"]) >= {move["vmid"]}
+    assert move["vmid"] in (101, 102)
+    assert move["why"] == (
+        f"pve1 used 98% CPU (p95 of 24 h); without vm{move['vmid']} 50%; {move['to']} goes from 2% to 50%"
+    )
+    assert result.get("warnings", []) == []
+
+
+@both_versions
+def test_second_run__moves_nothing_although_the_past_of_the_node_is_the_same(
+    cluster: SimulatedCluster, control: Callable[[], Controller]
+) -> None:
+    moved = {move["vmid"] for move in balance(control())["moves"]}
+    for wait in (30, 7200, 7200, 80_000):
+        cluster.advance(wait)
+        cluster.reset_requests()
+
+        again = balance(control(), cooldown=0)
+
+        assert (again["changed"], again["plan"]["moves"], writes(cluster)) == (False, [], [])
+    assert len(moved) == 1
+
+
+@both_versions
+def test_guests_of_one_size__are_not_balanced_by_what_is_allocated(
+    cluster: SimulatedCluster, controller: Controller
+) -> None:
+    result = balance(controller, goals=["balance"], balance={"by": "allocated", "threshold": 0.4})
+
+    assert not result["changed"]
+
+
+def test_balance__sets_the_goal(cluster: SimulatedCluster, controller: Controller) -> None:
+    result = controller.run("cluster_rebalance", check=True, balance={"by": "used"})
+
+    assert result["plan"]["goal"] == "repair, balance by what is used"
+    assert len(result["plan"]["moves"]) == 1
+
+
+def test_requests__are_one_for_each_node_and_each_guest_of_a_busy_node(
+    cluster: SimulatedCluster, controller: Controller
+) -> None:
+    controller.run("cluster_rebalance", check=True, **BY_USE)
+    asked = sorted(r["path"] for r in cluster.requests() if r["path"].endswith("/rrddata"))
+
+    guests = [f"/nodes/pve1/qemu/{vmid}/rrddata" for vmid in (101, 102, 103, 104)]
+    assert asked == sorted([*guests, *(f"/nodes/{name}/rrddata" for name in ("pve1", "pve2", "pve3"))])
+
+
+@both_versions
+def test_peak_of_an_hour__moves_nothing(cluster: SimulatedCluster, controller: Controller) -> None:
+    for vmid in (101, 102):
+        cluster.set_guest(vmid, load={"cpu": [0.01] * 23 + [0.95]})
+
+    assert not balance(controller)["changed"]
+
+
+@both_versions
+def test_load_that_is_over__moves_nothing(cluster: SimulatedCluster, controller: Controller) -> None:
+    for vmid in (101, 102):
+        cluster.set_guest(vmid, load={"cpu": [0.95] * 20 + [0.01] * 4})
+
+    assert not balance(controller)["changed"]
+
+
+def test_peaks_at_different_times__fit_on_one_node(cluster: SimulatedCluster, controller: Controller) -> None:
+    cluster.set_guest(101, load={"cpu": [0.95, 0.01]})
+    cluster.set_guest(102, load={"cpu": [0.01, 0.95]})
+
+    assert not balance(controller)["changed"]
+
+
+@both_versions
+def test_node_without_statistics__takes_no_part(cluster: SimulatedCluster, controller: Controller) -> None:
+    cluster.set_node("pve2", load={"cpu": [None] * 20 + [0.02] * 4})
+
+    result = balance(controller)
+
+    assert [move["to"] for move in result["moves"]] == ["pve3"]
+    assert any("is not known of pve2" in text for text in result["warnings"])
+
+
+@both_versions
+def test_containers__are_measured(cluster: SimulatedCluster, controller: Controller) -> None:
+    cluster.add_guest(**{**container(), "cores": 4, "load": BUSY})
+    for vmid in (101, 102):
+        cluster.set_guest(vmid, load={"cpu": [0.5]})
+
+    result = balance(controller, containers="restart")
+
+    assert [move["vmid"] for move in result["moves"]] == [101, 102]
+    assert result["usage"]["nodes"]["pve1"]["cpu"]["before"] == pytest.approx(0.995, abs=0.01)
+    assert result["usage"]["nodes"]["pve1"]["cpu"]["after"] == pytest.approx(0.495, abs=0.01)
+
+
+def test_pressure__moves_the_guest_that_causes_it(cluster: SimulatedCluster, controller: Controller) -> None:
+    cluster.set_node("pve1", load={"cpu": [0.02], "memory": [0.1], "pressure_cpu": [60]})
+
+    result = balance(controller, balance={"by": "pressure"})
+
+    (move,) = result["moves"]
+    assert move["vmid"] in (101, 102)
+    assert move["why"].startswith("pve1 had 60% cpu pressure (p95 of 24 h)")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"balance": {"window": 60}}, "balance.window: 60 is not possible, expected 600 to 604800"),
+        ({"balance": {"by": "used", "percentile": 0}}, "balance.percentile: 0"),
+        ({"balance": {"by": "used", "hold": 90_000}}, "balance.hold: 90000 is more than the window"),
+        ({"balance": {"margin": 0.1}, "margin": 0.1}, "balance.margin: is also given as margin"),
+        ({"balance": {"hold": 600}}, "balance.hold: has no effect with by: allocated"),
+    ],
+)
+def test_options__that_are_not_possible(
+    cluster: SimulatedCluster, controller: Controller, options: dict[str, Any], message: str
+) -> None:
+    result = controller.run("cluster_rebalance", **options)
+
+    assert (result["failed"], result["error_code"]) == (True, "InvalidRequest")
+    assert message in result["msg"]
+    assert not cluster.requests()
