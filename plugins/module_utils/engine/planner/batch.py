@@ -29,9 +29,9 @@ def place_batch(
     steps: int | None = None,
 ) -> list[Outcome]:
     """Schedule the requests by Scheduler.schedule_all, largest first; where some find no place, in the order of the
-    task; and where some still find none, search places for all together.
+    task; and where some still find none, search places for all together: by the planner, and of few VMs in all orders.
 
-    The result of the search counts only if every VM has a place and the Permit plugins allow all of them. Otherwise the
+    The result of a search counts only if every VM has a place and the Permit plugins allow all of them. Otherwise the
     outcomes are those of schedule_all in the order of the task. VMIDs follow the order of the task in all cases. steps
     limits the search; None: the default. If it reaches the limit, the outcomes of VMs without a place are marked as
     exhausted.
@@ -50,14 +50,17 @@ def place_batch(
     numbers = [number for number, o in enumerate(outcomes) if o.decision is not None or number in homeless]
     wanted = [outcomes[number].request for number in numbers]
     failed = [outcome.request for number, outcome in enumerate(outcomes) if number not in numbers]
-    found, exhausted = _searched(scheduler, wanted, now, steps)
-    if len(found) == len(wanted) and scheduler.stand([*present, *wanted], failed):
-        for number, outcome in zip(numbers, found, strict=True):
-            outcomes[number] = outcome
-        return outcomes
-    for outcome in reversed(found):
-        if outcome.decision is not None:
-            scheduler.undo(outcome.decision)
+    exhausted = False
+    for search in (_searched, _tried_in_all_orders):
+        found, ended = search(scheduler, wanted, now, steps)
+        exhausted |= ended
+        if len(found) == len(wanted) and scheduler.stand([*present, *wanted], failed):
+            _number_again(scheduler, found)
+            for number, outcome in zip(numbers, found, strict=True):
+                outcomes[number] = outcome
+            return outcomes
+        for decision in reversed(_decisions(found)):
+            scheduler.undo(decision)
     for decision in placed:
         scheduler.cluster.assume(decision)
     for number in homeless:
@@ -178,3 +181,12 @@ def _searched(
             break
         found[named[id(decision.request)]] = outcome
     return [found[number] for number in sorted(found)], plan.exhausted
+
+
+def _tried_in_all_orders(
+    scheduler: Scheduler, requests: Sequence[Request], now: float, steps: int | None
+) -> tuple[list[Outcome], bool]:
+    """As _searched, by trying every order and every node. It is short, and reaching its limit says nothing."""
+    from .backtracking import TRIES, Backtracking
+
+    return Backtracking(scheduler, requests, now, TRIES if steps is None else min(steps, TRIES)).outcomes(), False

@@ -114,6 +114,19 @@ def test_place_batch__keeps_the_message_of_a_vm_that_never_fits() -> None:
     assert [each.vmid for each in state] == [100]
 
 
+def test_place_batch__finds_the_one_order_in_which_rules_between_the_vms_let_all_of_them_be_placed() -> None:
+    """db may be the first of the blue VMs, but with web there it would have to share a node with it."""
+    blue = Selector(tags=frozenset({"blue"}))
+    web = Request("web", memory=GIB, tags=frozenset({"blue"}), pool="prod")
+    rules = (AffinityTerm(True, blue), AffinityTerm(False, Selector(pool="prod")))
+    db = Request("db", memory=GIB, tags=frozenset({"blue"}), affinity=rules)
+    outcomes = place_batch(scheduler(cluster([node("a"), node("b")])), [web, db, vm("x", gib=2)])
+    places = [outcome.decision for outcome in outcomes if outcome.decision is not None]
+    assert [each.vmid for each in places] == [100, 101, 102]
+    assert places[0].node != places[1].node
+    assert (outcomes[0].turn or 0) > (outcomes[1].turn or 9)
+
+
 class NotMoreThanFive(PermitPlugin):
     """Lets at most five VMs stand at once."""
 
