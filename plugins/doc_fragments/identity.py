@@ -93,10 +93,19 @@ options:
   storage:
     description:
       - Storage for the disks of a full clone. When this is not given, the disks are on the template's storages.
+      - If Proxmox VE cannot clone to this storage because the template is on another node, the clone is made on the
+        template's storage, and its disks are moved before the VM starts. If that fails, the clone is removed.
       - Storage for the disks of a VM that is restored from O(archive).
       - O(full), O(format) and O(snapname) require O(clone), O(storage) requires O(clone) or O(archive). For a new
         drive, set the storage in the drive.
     type: str
+  storage_class:
+    description:
+      - Storage class for the disks of a full clone, from which the scheduler chooses a storage of the node. A storage
+        or a storage class of a drive has precedence.
+      - Disks are moved if necessary, as described for O(storage).
+    type: str
+    version_added: 1.1.0
   format:
     description:
       - Format of the disks of a full clone. V(unspecified) has the same effect as leaving it out.

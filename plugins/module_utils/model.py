@@ -342,13 +342,14 @@ class Template:
 class CloneSource:
     """What to clone: the possible templates (of one name, at most one per node), and how.
 
-    full is False for a linked clone. storage is the one for the disks of a full clone (None: that of the template's
-    disks).
+    full is False for a linked clone. storage is the one for the disks of a full clone, storage_class the class to
+    choose their storages from (both None: the storages of the template's disks).
     """
 
     templates: tuple[Template, ...]
     full: bool = True
     storage: str | None = None
+    storage_class: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -557,8 +558,9 @@ class Decision:
     """The outcome for one request that could be placed.
 
     storages maps each drive's slot to its storage. storage_bytes maps (storage, node) to the bytes that the VM will
-    take there. template is the guest to clone from, if any. score (0..100) is that of the node. turn is the number of
-    the decision among those of its scheduler.
+    take there. template is the guest to clone from, if any, and landing the storage that all drives of a full clone are
+    made on, before those for other storages are moved (None: those of the template's). score (0..100) is that of the
+    node. turn is the number of the decision among those of its scheduler.
     """
 
     request: Request
@@ -568,5 +570,6 @@ class Decision:
     storage_bytes: Mapping[tuple[str, str], int] = field(default_factory=dict)
     devices: tuple[DeviceAllocation, ...] = ()
     template: Template | None = None
+    landing: str | None = None
     score: float = 0.0
     turn: int = field(default=0, compare=False)

@@ -6,12 +6,13 @@ functions.
 
 Proxmox VE makes a clone on the node of its source and then only moves the config to the target node. So every volume of
 the source and of the clone must be on a storage that both nodes share, including the images in the source's CD-ROM
-drives.
+drives. It makes all drives of a clone on one storage, or on those of the source. Drives for other storages are moved
+afterwards, on the target node, before the VM starts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ..model import CloneSource, Disk, Request, Template
 from .cache import NodeInfo
@@ -29,7 +30,7 @@ def source_for(clone: CloneSource, node: NodeInfo) -> Template | Status:
     obstacles: list[str] = []
     resolvable = False
     for template in sorted(clone.templates, key=lambda template: template.node != node.name):
-        obstacle = _obstacle(template, clone, node)
+        obstacle = _obstacle(template, node)
         if obstacle is None:
             return template
         text, may_change = obstacle
@@ -41,17 +42,16 @@ def source_for(clone: CloneSource, node: NodeInfo) -> Template | Status:
 
 
 def misplaced(request: Request, template: Template) -> Status | None:
-    """Why template cannot be used: the request names a storage for a drive that the clone gets on another one."""
-    clone = request.clone
-    if clone is None:
+    """Why template cannot be used: the request names another storage for a drive that a linked clone has on that of its
+    template.
+    """
+    if request.clone is None or request.clone.full:
         return None
-    places = {slot: clone.storage or storage for slot, storage, _size in template.volumes}
+    places = {slot: storage for slot, storage, _size in template.volumes}
     for disk in request.disks:
         place = places.get(disk.slot)
         if place is not None and disk.storage not in (None, place):
-            reason = MISPLACED.format(template.name, disk.slot, disk.storage)
-            cure = "; set storage to have all drives elsewhere" if clone.full else ""
-            return unresolvable(reason, f"it is made on '{place}'{cure}")
+            return unresolvable(MISPLACED.format(template.name, disk.slot, disk.storage), f"it is made on '{place}'")
     return None
 
 
@@ -67,16 +67,47 @@ def cloned_disks(request: Request, template: Template) -> Iterator[Disk]:
         asked = given.pop(slot, None)
         wanted = asked.size if asked else 0
         copied = clone.full or slot in template.copied
+        named, storage_class = (asked.storage, asked.storage_class) if asked else (None, None)
+        if clone.full and not (named or storage_class):
+            named, storage_class = clone.storage, clone.storage_class
         yield Disk(
             slot,
             size=max(size, wanted) if copied else max(wanted - size, 0),
-            storage=(clone.storage if clone.full else None) or storage,
-            storage_class=asked.storage_class if asked else None,
+            storage=named or (None if clone.full and storage_class else storage),
+            storage_class=storage_class,
         )
     yield from given.values()
 
 
-def _obstacle(template: Template, clone: CloneSource, node: NodeInfo) -> tuple[str, bool] | None:
+def landing_of(clone: CloneSource, template: Template, node: NodeInfo, chosen: Mapping[str, str]) -> str | None:
+    """The storage on which a full clone makes all drives, so that as little as possible has to be moved afterwards;
+    None: those of the template's. chosen are the storages of the drives, by slot.
+    """
+    wanted = {slot: chosen[slot] for slot, _storage, _size in template.volumes if slot in chosen}
+    if not clone.full or all(wanted.get(slot) == storage for slot, storage, _size in template.volumes):
+        # An explicit storage is passed on even if it changes nothing.
+        return clone.storage if clone.full and set(wanted.values()) == {clone.storage} else None
+    if template.node == node.name:
+        largest, _storage, _size = max(template.volumes, key=lambda volume: volume[2])
+        return wanted.get(largest)
+    targets = set(wanted.values())
+    use = node.storages[targets.pop()].use if len(targets) == 1 else None
+    return use.name if use is not None and use.shared and template.node in use.nodes else None
+
+
+def moved_from(
+    clone: CloneSource, template: Template, landing: str | None, chosen: Mapping[str, str]
+) -> dict[str, int]:
+    """What a clone takes for a while, until its drives are moved: the bytes by storage."""
+    found: dict[str, int] = {}
+    for slot, storage, size in template.volumes if clone.full else ():
+        here = landing or storage
+        if chosen.get(slot, here) != here:
+            found[here] = found.get(here, 0) + size
+    return found
+
+
+def _obstacle(template: Template, node: NodeInfo) -> tuple[str, bool] | None:
     """Why template cannot be cloned to node, and whether that may change; None if it can."""
     if template.node == node.name:
         return None
@@ -88,13 +119,6 @@ def _obstacle(template: Template, clone: CloneSource, node: NodeInfo) -> tuple[s
             return f"its {slot} is on local storage '{storage}' of {template.node}", False
         if not seen.active:
             return f"storage '{storage}' of its {slot} is not active", True
-    target = node.storages.get(clone.storage) if clone.storage else None
-    if target is None:
-        return None
-    if not target.use.shared:
-        return f"it is on {template.node}, and storage '{clone.storage}' is not shared", False
-    if template.node not in target.use.nodes:
-        return f"it is on {template.node}, where storage '{clone.storage}' is not active", True
     return None
 
 

@@ -15,9 +15,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..errors import InvalidRequest
-from ..model import GIB, MIB, Disk, Request, StorageClass, Template
+from ..model import GIB, MIB, CloneSource, Disk, Request, StorageClass, Template
 from .cache import NodeInfo, NodeStorage
-from .cloning import cloned_disks, misplaced, source_for
+from .cloning import cloned_disks, landing_of, misplaced, moved_from, source_for
 from .framework.interface import CycleState
 from .framework.status import Shortage, Status, unresolvable, unschedulable
 from .patterns.names import name_pattern
@@ -45,12 +45,13 @@ class Binding:
     """The storages chosen for the drives.
 
     storages maps slots to storages; bytes maps a storage's name to what the request takes there; template is the guest
-    to clone from.
+    to clone from, landing the storage that the clone is made on.
     """
 
     storages: dict[str, str] = field(default_factory=dict)
     bytes: dict[str, int] = field(default_factory=dict)
     template: Template | None = None
+    landing: str | None = None
 
     def put(self, disk: Disk, storage: str) -> None:
         """Assign the drive to a storage."""
@@ -83,7 +84,22 @@ def find_volumes(request: Request, node: NodeInfo, classes: Mapping[str, Storage
         if conflict is not None:
             return conflict
     unnamed = [(disk, class_of(disk, classes)) for disk in disks if disk.storage is None]
-    return (_Search(node, binding).place(unnamed) if unnamed else None) or binding
+    conflict = _Search(node, binding).place(unnamed) if unnamed else None
+    if conflict is None and template is not None and request.clone is not None:
+        conflict = _land(request.clone, template, node, binding)
+    return conflict or binding
+
+
+def _land(clone: CloneSource, template: Template, node: NodeInfo, binding: Binding) -> Status | None:
+    """Choose the storage that the clone is made on, or return why it has no room there until its drives are moved."""
+    binding.landing = landing_of(clone, template, node, binding.storages)
+    for name, size in moved_from(clone, template, binding.landing, binding.storages).items():
+        free = room(node.storages[name], ANY, binding.bytes.get(name, 0))
+        if size > max(free, 0):
+            detail = f"the clone is made there, and {_needs(size, free)}, before its drives are moved"
+            resolvable = _could_hold(node.storages[name], ANY, size)
+            return _short(NO_SPACE.format(name), detail, size - free, resolvable=resolvable)
+    return None
 
 
 def volumes_on(

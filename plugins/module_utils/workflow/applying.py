@@ -26,7 +26,7 @@ from ..errors import (
     PluginFailed,
     SchedulingGated,
 )
-from ..model import Identity, Request
+from ..model import Disk, Identity, Request
 from ..proxmox.creations import BeingCreated
 from ..proxmox.identity import Sameness, compare, named
 from ..proxmox.options.drives import Drive
@@ -141,10 +141,15 @@ def _held(entry: Entry, planned: PlannedVM) -> Entry:
     cards = {key: text for key, text in planned.addresses.items() if key.startswith("ipconfig")}
     if cards.keys() != entry.addresses.keys() or planned.addresses.keys() & request.options.keys():
         raise InvalidRequest(f"apply: the addresses of {planned.label} differ from those of the task")
+    disks = [replace(each, storage=each.storage or planned.storages.get(each.slot)) for each in request.disks]
+    if entry.clone is not None:
+        # A drive that a clone has from its template need not be in the task.
+        given = {disk.slot for disk in disks}
+        disks += [Disk(slot, storage=storage) for slot, storage in planned.storages.items() if slot not in given]
     request = replace(
         request,
         node=planned.node,
-        disks=tuple(replace(each, storage=each.storage or planned.storages.get(each.slot)) for each in request.disks),
+        disks=tuple(disks),
         options={**request.options, **planned.addresses},
         addresses=cards,
     )

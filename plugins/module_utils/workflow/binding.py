@@ -174,8 +174,9 @@ class BindingCycle:
             return self._binder.create(decision, parameters, import_resizes(request), fence=fence.check, note=note)
         template = _template_of(decision, clone.templates)
         devices = {device.option: device.value for device in decision.devices}
-        adjust = _adjusting(request.options, decision, devices) if request.options or devices else None
-        parameters = _clone_parameters(entry, entry.clone)
+        moved = {slot for slot, storage, _size in template.volumes if _lands_elsewhere(decision, slot, storage)}
+        adjust = _adjusting(request.options, decision, devices) if request.options or devices or moved else None
+        parameters = _clone_parameters(entry, entry.clone, decision)
         return self._binder.clone(decision, template, parameters, adjust, fence=fence.check, note=note)
 
 
@@ -216,10 +217,17 @@ def _template_of(decision: Decision, templates: Sequence[Template]) -> Template:
     return decision.template or next(own, templates[0])
 
 
-def _clone_parameters(entry: Entry, clone: Clone) -> dict[str, t.Any]:
+def _lands_elsewhere(decision: Decision, slot: str, storage: str) -> bool:
+    """Whether a drive of a clone is not made where it is to be. storage is that of the template's."""
+    return decision.storages.get(slot, storage) != (decision.landing or storage)
+
+
+def _clone_parameters(entry: Entry, clone: Clone, decision: Decision) -> dict[str, t.Any]:
     parameters: dict[str, t.Any] = {"snapname": clone.snapname, "pool": entry.request.pool}
     if clone.full:
-        parameters.update(full=1, storage=clone.storage, format=clone.format)
+        # If no plugin chooses storages, the task does.
+        landing = decision.landing if decision.storages else clone.storage
+        parameters.update(full=1, storage=landing, format=clone.format)
     else:
         parameters["full"] = 0
     return {key: value for key, value in parameters.items() if value is not None}

@@ -18,6 +18,9 @@ from ..proxmox.options.request import drives_of, pluggable_vcpus
 from ..proxmox.options.values import size_in_config
 from .options.entries import Entry
 
+if t.TYPE_CHECKING:
+    from .options.sources import Clone
+
 Config = Mapping[str, t.Any]
 
 _CPU_OPTIONS = frozenset({"cores", "sockets", "vcpus"})
@@ -78,6 +81,23 @@ def drives_from(config: Config) -> SourceDrives:
         else:
             volumes.append((slot, storage, size))
     return SourceDrives(tuple(volumes), frozenset(cloudinit), tuple(media))
+
+
+def with_drives_of(entry: Entry, clone: Clone, config: Config) -> Entry:
+    """The entry of a clone that is made already, with the storage or storage class of the task for each drive that the
+    clone has from its template: another run may have stopped before it moved them all.
+    """
+    if not (clone.storage or clone.storage_class):
+        return entry
+    request, found = entry.request, drives_from(config)
+    drives = {}
+    for slot, _storage, _size in found.volumes:
+        drive = request.options.get(slot, Drive(slot, cloudinit=slot in found.cloudinit))
+        if isinstance(drive, Drive) and not (drive.storage or drive.storage_class or drive.volume):
+            drives[slot] = replace(drive, storage=clone.storage, storage_class=clone.storage_class)
+    kept = [disk for disk in request.disks if disk.slot not in drives]
+    disks = [disk for drive in drives.values() if (disk := drive.to_disk()) is not None]
+    return replace(entry, request=replace(request, options={**request.options, **drives}, disks=(*kept, *disks)))
 
 
 def check_options(entry: Entry, config: Config, made: str) -> None:

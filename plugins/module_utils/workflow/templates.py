@@ -55,7 +55,7 @@ class Templates:
         )
         return replace(
             entry.request,
-            clone=CloneSource(templates, full=clone.full, storage=clone.storage),
+            clone=CloneSource(templates, clone.full, clone.storage, clone.storage_class),
             **sizes_from(entry, configs),
             **_inherited(entry, configs[0]),
         )

@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
 from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller
 from support.versions import both_versions
+from support.waiting import until
 
 
 def writes(cluster: SimulatedCluster) -> list[dict[str, Any]]:
@@ -54,7 +57,6 @@ def test_what_is_on_shared_storage__is_cloned_to_any_node(
         ("local-template", {}, "its scsi0 is on local storage 'thick' of pve2"),
         ("local-template", {"full": False}, "its scsi0 is on local storage 'thick' of pve2"),
         ("local-template", {"storage": "ceph"}, "its scsi0 is on local storage 'thick' of pve2"),
-        ("shared-template", {"storage": "thick"}, "it is on pve1, and storage 'thick' is not shared"),
         ("cd-template", {}, "its ide2 is on local storage 'local' of pve2"),
     ],
 )
@@ -105,11 +107,16 @@ def test_drives_that_the_template_has_otherwise__are_refused_before_anything_is_
 ) -> None:
     failed = controller.fail("InvalidRequest", name="copy", clone="cd-template", ide={"ide2": "ceph:8"})
     assert failed["msg"].startswith('VM "copy": ide2: is not possible in a clone of VM 902 (cd-template): ')
-    failed = controller.fail("NoStorageAvailable", name="copy", clone="cd-template", scsi={"scsi0": "nfs:20"})
-    assert (
-        "couldn't get a clone of 'cd-template' with scsi0 on storage 'nfs' "
-        "(it is made on 'ceph'; set storage to have all drives elsewhere)"
-    ) in (reasons(failed)["pve2"] or "")
+    linked = {"name": "copy", "clone": "cd-template", "full": False}
+    failed = controller.fail("NoStorageAvailable", **linked, scsi={"scsi0": "nfs:20"})
+    why = "couldn't get a clone of 'cd-template' with scsi0 on storage 'nfs' (it is made on 'ceph')"
+    assert why in (reasons(failed)["pve2"] or "")
+    for option in ("storage", "storage_class"):
+        failed = controller.fail("InvalidRequest", **linked, **{option: "nfs"})
+        assert failed["msg"].startswith(f"{option}: 'nfs' is for full clones only")
+    for wrong in ({}, {"clone": "plain", "storage": "ceph"}):
+        failed = controller.fail("InvalidRequest", name="copy", storage_class="own", **wrong)
+        assert failed["msg"].startswith("storage_class: 'own' ")
     assert writes(cluster) == []
 
 
@@ -150,6 +157,73 @@ def test_clone__moves_to_the_storage_of_the_task_where_no_filter_asks_for_the_te
     result = controller.schedule(name="copy", clone="shared-template", scsi=drives, plugin_config=unruled)
     config = cluster.state()["guests"][result["vmid"]]["config"]
     assert (config["scsi0"].partition(":")[0], config["scsi0"][-8:]) == ("thick", "size=20G")
+
+
+OWN = {"storage_class": "own", "storage_classes": {"own": {"shared": False}}}
+
+
+def disks_of(cluster: SimulatedCluster, vmid: int) -> dict[str, str]:
+    config = cluster.state()["guests"][vmid]["config"]
+    return {key: str(config[key]).partition(":")[0] for key in ("ide2", "scsi0") if key in config}
+
+
+@both_versions
+@pytest.mark.parametrize("options", [{"storage": "thick"}, OWN])
+@pytest.mark.parametrize("node", ["pve1", "pve2"])
+def test_shared_template__is_cloned_to_the_nodes_own_storage_in_one_task(
+    controller: Controller, cluster: SimulatedCluster, node: str, options: dict[str, Any]
+) -> None:
+    asked = {"name": "copy", "clone": "shared-template", "node": node, "state": "started", **options}
+    planned = controller.schedule(**asked, check=True)
+    result = controller.schedule(**asked)
+    guest = cluster.state()["guests"][result["vmid"]]
+    assert (guest["node"], guest["status"], guest["config"].get("description")) == (node, "running", None)
+    assert set(disks_of(cluster, result["vmid"]).values()) == {"thick"}
+    assert result["vms"][0]["storages"] == planned["vms"][0]["storages"] == disks_of(cluster, result["vmid"])
+    left = [each["volid"] for each in cluster.state()["volumes"] if f"-{result['vmid']}-" in each["volid"]]
+    assert all(volume.startswith("thick:") for volume in left), "nothing is left on the template's storage"
+    assert [key for key in guest["config"] if key.startswith("unused")] == []
+    again = controller.schedule(**asked, update=True)
+    assert (again["changed"], again["vms"][0]["drift"]) == (False, {})
+
+
+@both_versions
+def test_clone_whose_move_fails__is_removed_with_all_its_volumes(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    before = cluster.state()
+    cluster.fault(method="POST", path="/move_disk", task_error="copy failed")
+    failed = controller.fail("TaskFailed", name="copy", clone="shared-template", node="pve2", **OWN)
+    assert "copy failed" in failed["msg"]
+    after = cluster.state()
+    assert after["guests"].keys() == before["guests"].keys()
+    assert after["volumes"] == before["volumes"]
+
+
+@both_versions
+def test_clone_whose_run_dies_before_its_moves__is_finished_by_the_next_one(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    asked: dict[str, Any] = {"name": "copy", "clone": "shared-template", "node": "pve2", **OWN}
+    cluster.fault(method="POST", path="/move_disk", hang=True, count=1)
+    running = controller.start("qemu_schedule", **asked, reservations="none")
+    until(lambda: any(request["path"].endswith("/move_disk") for request in cluster.requests()))
+    running.interrupt(signal.SIGKILL)
+    cluster.clear_faults()
+    finished = controller.schedule(**asked)
+    assert finished["vms"][0]["actions"] == ["finish"]
+    assert set(disks_of(cluster, finished["vmid"]).values()) == {"thick"}
+    assert "description" not in cluster.state()["guests"][finished["vmid"]]["config"]
+
+
+@both_versions
+def test_plan_of_a_clone__fixes_the_storages_that_a_class_leaves_open(
+    controller: Controller, cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    asked = {"name": "copy", "clone": "shared-template", "storage_class": "any", "storage_classes": {"any": {}}}
+    planned = controller.schedule(**asked, plan_file=str(tmp_path / "plan"), check=True)
+    result = controller.schedule(**asked, apply=str(tmp_path / "plan"))
+    assert result["vms"][0]["storages"] == planned["vms"][0]["storages"] == disks_of(cluster, result["vmid"])
 
 
 def test_template_whose_node_is_offline__is_no_source_when_another_copy_is(

@@ -66,14 +66,9 @@ def obstacle(templates: tuple[Template, ...], at: NodeInfo, **clone: t.Any) -> S
         (local(), {"on": "data"}, {"full": False}, "its scsi0 is on local storage 'data' of pve1"),
         (shared("ceph", "pve1"), {}, {}, "its scsi0 is on storage 'ceph' of pve1"),
         (shared() + local(), {"on": "data"}, {"storage": "ceph"}, "its scsi0 is on local storage 'data' of pve1"),
-        (shared() + local(), {}, {"storage": "data"}, "it is on pve1, and storage 'data' is not shared"),
+        (shared() + local(), {}, {"storage": "data"}, None),
         (shared() + shared("nfs"), {}, {"storage": "nfs"}, None),
-        (
-            shared() + shared("nfs", "pve2"),
-            {},
-            {"storage": "nfs"},
-            "it is on pve1, where storage 'nfs' is not active",
-        ),
+        (shared() + shared("nfs", "pve2"), {}, {"storage": "nfs"}, None),
         (shared() + local(), {"media": (("ide2", "data"),)}, {}, "its ide2 is on local storage 'data' of pve1"),
         (shared() + shared("nfs"), {"media": (("ide2", "nfs"),)}, {}, None),
         (shared("ceph", active=False), {}, {}, "storage 'ceph' of its scsi0 is not active"),
@@ -163,12 +158,58 @@ def test_full_clone__takes_all_drives_to_the_storage_that_is_asked_for() -> None
     assert found.bytes == {"data": GIB + 8 * MIB}
 
 
-@pytest.mark.parametrize(("full", "cure"), [(True, "; set storage to have all drives elsewhere"), (False, "")])
-def test_drive_of_the_template__does_not_go_to_another_storage_by_itself(full: bool, cure: str) -> None:
-    found = bound(Disk("scsi0", 10 * GIB, "data"), full=full)
+def test_drive_of_a_linked_clone__does_not_go_to_another_storage() -> None:
+    found = bound(Disk("scsi0", 10 * GIB, "data"), full=False)
     assert found == unresolvable(
-        "couldn't get a clone of 'debian' with scsi0 on storage 'data'", f"it is made on 'ceph'{cure}"
+        "couldn't get a clone of 'debian' with scsi0 on storage 'data'", "it is made on 'ceph'"
     )
+    assert isinstance(bound(Disk("scsi0", storage_class="here"), full=False, classes=[HERE]), Status)
+
+
+HERE = StorageClass("here", shared=False)
+TWO = (("efidisk0", "ceph", 4 * MIB), ("scsi0", "ceph", 10 * GIB))
+
+
+@pytest.mark.parametrize(
+    ("at", "drives", "clone", "landing", "expected"),
+    [
+        ("pve1", (), {}, None, {"efidisk0": "ceph", "scsi0": "ceph"}),
+        ("pve1", (), {"storage": "data"}, "data", {"efidisk0": "data", "scsi0": "data"}),
+        ("pve1", (), {"storage_class": "here"}, "data", {"efidisk0": "data", "scsi0": "data"}),
+        ("pve1", (Disk("scsi0", storage="data"),), {}, "data", {"efidisk0": "ceph", "scsi0": "data"}),
+        ("pve1", (Disk("efidisk0", storage="data"),), {}, "ceph", {"efidisk0": "data", "scsi0": "ceph"}),
+        ("pve2", (), {"storage": "data"}, None, {"efidisk0": "data", "scsi0": "data"}),
+        ("pve2", (), {"storage_class": "here"}, None, {"efidisk0": "data", "scsi0": "data"}),
+        ("pve2", (), {"storage": "nfs"}, "nfs", {"efidisk0": "nfs", "scsi0": "nfs"}),
+        ("pve2", (), {"storage": "far"}, None, {"efidisk0": "far", "scsi0": "far"}),
+        (
+            "pve2",
+            (Disk("scsi0", storage_class="here"),),
+            {"storage": "nfs"},
+            None,
+            {"efidisk0": "nfs", "scsi0": "data"},
+        ),
+    ],
+)
+def test_full_clone__lands_where_least_has_to_be_moved(
+    at: str, drives: tuple[Disk, ...], clone: dict[str, t.Any], landing: str | None, expected: dict[str, str]
+) -> None:
+    source = Template(900, "pve1", "debian", TWO)
+    request = vm(disks=drives, clone=CloneSource((source,), **clone))
+    storages = [*shared(), *shared("nfs"), *shared("far", "pve2"), *local()]
+    found = find_volumes(request, info(at, *storages), {"here": HERE})
+    assert isinstance(found, Binding)
+    assert (found.landing, found.storages) == (landing, expected)
+
+
+def test_storage_that_a_clone_only_lands_on__needs_room_for_it_as_well() -> None:
+    request = vm(clone=CloneSource((template(),), storage="data"))
+    full = [Storage("ceph", at, "rbd", shared=True, total=100 * GIB, used=95 * GIB) for at in ("pve1", "pve2")]
+    assert isinstance(find_volumes(request, info("pve1", *full, *local()), {}), Binding)
+    found = find_volumes(request, info("pve2", *full, *local()), {})
+    assert isinstance(found, Status)
+    assert (found.reason, found.resolvable) == ("had too little space on storage 'ceph'", True)
+    assert found.detail == "the clone is made there, and needs 10 GiB, 5 GiB free, before its drives are moved"
 
 
 def test_copy_on_the_right_storage__decides_where_a_drive_can_be_had() -> None:
@@ -190,7 +231,7 @@ def test_drive_of_the_template__is_where_the_request_says_when_the_clone_goes_th
 def test_class__holds_for_the_drives_of_the_template_as_well() -> None:
     classes = [StorageClass("shared", shared=True), StorageClass("local", shared=False)]
     assert isinstance(bound(Disk("scsi0", storage_class="shared"), classes=classes), Binding)
-    found = bound(Disk("scsi0", storage_class="local"), classes=classes)
+    found = bound(Disk("scsi0", storage_class="local"), classes=classes, full=False)
     assert found == unresolvable("had storage 'ceph' outside of storage class 'local'", "scsi0")
 
 

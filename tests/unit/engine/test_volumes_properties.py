@@ -123,10 +123,15 @@ def clones(draw: st.DrawFn) -> CloneSource:
             for number, at in enumerate(copies)
         ),
         full=full,
-        storage=draw(st.sampled_from([None, *NAMES])) if full else None,
+        **draw(st.sampled_from(PLACES if full else PLACES[:1])),
     )
 
 
+PLACES: list[dict[str, str]] = [
+    {},
+    *({"storage": name} for name in NAMES),
+    *({"storage_class": name} for name in CLASSES),
+]
 DRIVES = drives()
 CLONE = st.none() | clones()
 KINDS = st.lists(st.tuples(DRIVES, CLONE, st.sampled_from([(), APART])), min_size=1, max_size=3)
@@ -190,15 +195,23 @@ def check_clone(decision: Decision, state: ClusterState) -> None:
     assert (clone is None) == (template is None)
     if clone is None or template is None:
         return
+    info = state.node(decision.node)
+    assert info is not None
     size = sum(decision.storage_bytes.values())
+    asked = {disk.slot: disk for disk in decision.request.disks}
     new = {disk.slot: disk.size for disk in decision.request.disks}
     for slot, storage, has in template.volumes:
-        assert decision.storages[slot] == (clone.storage or storage)
+        disk = asked.get(slot, Disk(slot))
+        wanted = disk.storage_class if disk.storage or disk.storage_class else clone.storage_class
+        if disk.storage or not (clone.full and wanted):
+            default = storage if disk.storage_class else clone.storage or storage
+            assert decision.storages[slot] == (disk.storage or default)
+        assert not wanted or allowed(info.storages[decision.storages[slot]], PARSED[wanted])
         size -= max(new.pop(slot, 0), has) if clone.full else max(new.pop(slot, 0) - has, 0)
     assert size == sum(new.values())
     if template.node != decision.node:
         held = {storage for _slot, storage, _size in template.volumes} | {storage for _slot, storage in template.media}
-        assert held | {decision.storages[slot] for slot, _storage, _size in template.volumes} <= SHARED
+        assert held | {decision.landing or storage for _slot, storage, _size in template.volumes} <= SHARED
 
 
 @settings(deadline=None)

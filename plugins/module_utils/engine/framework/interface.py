@@ -335,6 +335,7 @@ class Draft:
     storage_bytes: dict[tuple[str, str], int] = field(default_factory=dict)
     devices: list[DeviceAllocation] = field(default_factory=list)
     template: Template | None = None
+    landing: str | None = None
 
     def decision(self, turn: int = 0) -> Decision:
         return Decision(
@@ -345,6 +346,7 @@ class Draft:
             storage_bytes=self.storage_bytes,
             devices=tuple(self.devices),
             template=self.template,
+            landing=self.landing,
             score=self.score,
             turn=turn,
         )

@@ -218,7 +218,11 @@ def _drives(decision: Decision, snapshot: Snapshot) -> Iterator[Disk]:
             disk = asked.pop(slot, Disk(slot))
             copied = clone.full or slot in template.copied
             grown = max(size, disk.size) if copied else max(disk.size - size, 0)
-            yield Disk(slot, grown, (clone.full and clone.storage) or source, disk.storage_class)
+            named, wanted = disk.storage, disk.storage_class
+            if clone.full and not (named or wanted):
+                named, wanted = clone.storage, clone.storage_class
+            # Without a storage, a class leaves it open to a full clone only.
+            yield Disk(slot, grown, named or (None if clone.full and wanted else source), wanted)
     for disk in asked.values():
         image = snapshot.volumes.get((decision.node, disk.source or "")) or 0
         yield replace(disk, size=image) if image > disk.size else disk

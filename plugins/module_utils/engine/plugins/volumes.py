@@ -65,6 +65,8 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, ReservePlugin):
     def pre_enqueue(self, request: Request) -> Status | None:
         for disk in request.disks:
             class_of(disk, self.policy.storage_classes)
+        if request.clone is not None and request.clone.storage_class is not None:
+            class_of(Disk("clone", storage_class=request.clone.storage_class), self.policy.storage_classes)
         return None
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
@@ -82,7 +84,7 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, ReservePlugin):
         if isinstance(found, Status):
             return found
         draft.storages.update(found.storages)
-        draft.template = found.template
+        draft.template, draft.landing = found.template, found.landing
         for storage, size in found.bytes.items():
             draft.storage_bytes[storage, node.name] = size
         return None
@@ -162,8 +164,8 @@ class StorageBalance(PreFilterPlugin, ScorePlugin):
 class TemplateLocality(FilterPlugin):
     """Rejects a node that has no copy of the template, and to which Proxmox cannot clone a copy on another node.
 
-    Proxmox clones to another node only if all volumes of the template, including an image in a CD-ROM drive, and the
-    storage of a full clone are shared, and both nodes have that storage.
+    Proxmox clones to another node only if all volumes of the template, including an image in a CD-ROM drive, are on
+    storages that both nodes share. The drives of a full clone may be moved to local storages of that node afterwards.
     """
 
     name = "TemplateLocality"

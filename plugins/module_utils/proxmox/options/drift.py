@@ -108,6 +108,12 @@ class ChangeSet:
         elif present is None or not conversion_of(key).same(value, present):
             self.set(key, value, current)
 
+    def move(self, slot: str, current: str, storage: str) -> None:
+        here, _separator, rest = current.partition(":")
+        if here != storage:
+            self.moves[slot] = storage
+            self._change(slot, current, f"{storage}:{rest}")
+
     def compare_drive(self, drive: Drive, current: str | None, storage: str | None, *, displaced: bool) -> None:
         change = compare_drive(drive, current, storage, displaced=displaced)
         if change is None:
@@ -172,13 +178,18 @@ def clone_adjustments(
     *,
     storages: Mapping[str, str] | None = None,
     devices: Mapping[str, str] | None = None,
+    displaced: Collection[str] = (),
 ) -> ChangeSet:
     """Return the changes that turn a new clone into the requested VM: options, larger disks, allocated devices.
 
-    wanted, config and storages are as for compare; devices are the parameters that attach the allocated devices. A
-    requested password is always set, as the clone has that of its template.
+    wanted, config and displaced are as for compare; storages are the required ones of all drives; devices are the
+    parameters that attach the allocated devices. A requested password is always set, as the clone has that of its
+    template.
     """
-    found = compare(wanted, config, storages=storages)
+    found = compare(wanted, config, storages=storages, displaced=displaced)
+    for slot, storage in (storages or {}).items():
+        if slot not in wanted and slot in config:
+            found.move(slot, str(config[slot]), storage)
     for key, value in wanted.items():
         if isinstance(value, Secret) and value:
             found.set(key, value, config.get(key))

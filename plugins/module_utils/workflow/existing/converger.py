@@ -115,11 +115,16 @@ class Converger:
             changes = _possible(compare(entry.request.options, config, displaced=displaced), entry.request, config)
             changes = self._with_pool(cluster or self._reader, changes, entry, guest)
         else:
+            if entry.clone is not None:
+                from ..sources import with_drives_of
+
+                entry = with_drives_of(entry, entry.clone, config)
             changes = clone_adjustments(
                 entry.request.options,
                 described(config, begun.description),
                 storages=begun.storages,
                 devices=begun.devices,
+                displaced=self.displaced(entry.request, guest.node, config),
             )
         status = self._status(entry, guest)
         pending = {} if status in OFF else stored.pending

@@ -58,6 +58,7 @@ def identity_argument_spec() -> Spec:
         "clone": {"type": "raw"},
         "full": {"type": "bool"},
         "storage": {"type": "str"},
+        "storage_class": {"type": "str"},
         "format": {
             "type": "str",
             "choices": ["cloop", "cow", "qcow", "qcow2", "qed", "raw", "vmdk", "unspecified"],

@@ -100,11 +100,17 @@ SOURCES = ("clone", "archive")
 FOR_SOURCES = {
     "full": ("clone",),
     "storage": SOURCES,
+    "storage_class": ("clone",),
     "format": ("clone",),
     "snapname": ("clone",),
     "unique": ("archive",),
 }
 """Options that require one of these sources."""
+
+_IN_DRIVES = {
+    "storage": "; set it in each drive, for example scsi0: local-lvm:32",
+    "storage_class": "; set it in each drive, for example scsi0: {size: 32, storage_class: fast}",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +263,7 @@ def _check_sources(where: str, given: Mapping[str, t.Any], body: Mapping[str, t.
         value = given.get(option)
         idle = value is None or (option, value) == ("format", "unspecified")
         if not idle and not any(body.get(source) is not None for source in sources):
-            hint = "; set it in each drive, for example scsi0: local-lvm:32" if option == "storage" else ""
+            hint = _IN_DRIVES.get(option, "")
             wanted = " or ".join(sources)
             raise InvalidRequest(f"{where}{option}: {value!r} requires {wanted}, which is not set{hint}")
 

@@ -42,6 +42,7 @@ class Clone:
     node: str | None = None
     full: bool = True
     storage: str | None = None
+    storage_class: str | None = None
     format: str | None = None
     snapname: str | None = None
 
@@ -96,13 +97,18 @@ def clone_of(body: Mapping[str, t.Any]) -> Clone:
         node=node,
         full=True if full is None else full,
         storage=body.get("storage"),
+        storage_class=body.get("storage_class"),
         format=None if body.get("format") == "unspecified" else body.get("format"),
         snapname=body.get("snapname"),
     )
-    if not clone.full and (clone.storage or clone.format):
-        option = "storage" if clone.storage else "format"
+    for option in ("storage", "storage_class", "format"):
+        if not clone.full and getattr(clone, option):
+            raise InvalidRequest(
+                f"{option}: {body[option]!r} is for full clones only; a linked clone stays with its template"
+            )
+    if clone.storage and clone.storage_class:
         raise InvalidRequest(
-            f"{option}: {body[option]!r} is for full clones only; a linked clone stays with its template"
+            f"storage_class: {clone.storage_class!r} contradicts storage: {clone.storage!r}; set one of them"
         )
     return clone
 
