@@ -9,7 +9,22 @@ import argparse
 import sys
 import time
 
-from . import api_requests, batch, clusters, engine, forks, inventory, ledger, load, loads, machine, page, plans, tasks
+from . import (
+    api_requests,
+    batch,
+    clusters,
+    engine,
+    forks,
+    inventory,
+    ledger,
+    load,
+    loads,
+    machine,
+    page,
+    plans,
+    schedules,
+    tasks,
+)
 
 SECTIONS = {
     "requests": api_requests.measure,
@@ -21,6 +36,7 @@ SECTIONS = {
     "ledger": ledger.measure,
     "engine": engine.measure,
     "plans": plans.measure,
+    "schedules": schedules.measure,
     "workloads": loads.measure,
 }
 
