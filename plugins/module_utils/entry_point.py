@@ -138,6 +138,16 @@ def _with_suggestion(name: str, argument_spec: Mapping[str, t.Any]) -> str:
     return name if meant is None else f"{name} (did you mean {'.'.join([*path, meant])}?)"
 
 
+_OF_CONNECTIONS = frozenset({"AuthenticationFailed", "ConnectionFailed", "PermissionDenied"})
+"""The codes of errors of which connection_info knows more."""
+
+
+def _with_doctor(message: str, code: str) -> str:
+    """The message of an error, with the playbook that finds its cause if it is about the connection or rights."""
+    doctor = "ansible-playbook qemu_scheduler.proxmox.doctor checks the connection and the rights"
+    return f"{message} ({doctor})" if code in _OF_CONNECTIONS else message
+
+
 def answer(module: AnsibleModule, work: Callable[[], dict[str, t.Any]]) -> None:
     """Do the work and exit the module with its result, or with the failure that it raised."""
     result: dict[str, t.Any] = {}
@@ -151,9 +161,11 @@ def answer(module: AnsibleModule, work: Callable[[], dict[str, t.Any]]) -> None:
         if not result:
             module.fail_json(msg="interrupted before anything was written", error_code=Interrupted.code)
     except RunFailed as failure:
-        module.fail_json(msg=failure.message, error_code=failure.failed_code, **failure.result)
+        message = _with_doctor(failure.message, failure.failed_code)
+        module.fail_json(msg=message, error_code=failure.failed_code, **failure.result)
     except CollectionError as error:
-        module.fail_json(msg=error.message, error_code=error.code, error_details=error.details)
+        message = _with_doctor(error.message, error.code)
+        module.fail_json(msg=message, error_code=error.code, error_details=error.details)
     module.exit_json(**result)
 
 

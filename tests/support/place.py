@@ -44,7 +44,7 @@ class Api:
         self._session.cookies.set("PVEAuthCookie", ticket["ticket"])
         self._session.headers["CSRFPreventionToken"] = ticket["CSRFPreventionToken"]
 
-    def ask(self, method: str, path: str, **params: Any) -> Any:
+    def ask(self, method: str, path: str, /, **params: Any) -> Any:
         """The data of an answer."""
         where = {"params" if method in ("GET", "DELETE") else "data": params}
         answer = self._session.request(method, self._url + path, timeout=60, **where)  # type: ignore[arg-type]
@@ -52,7 +52,7 @@ class Api:
             raise Refused(f"{method} {path}: {answer.status_code} {answer.reason}")
         return answer.json()["data"]
 
-    def get(self, path: str, **params: Any) -> Any:
+    def get(self, path: str, /, **params: Any) -> Any:
         return self.ask("GET", path, **params)
 
     def do(self, method: str, path: str, **params: Any) -> str:

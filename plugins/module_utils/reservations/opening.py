@@ -15,7 +15,7 @@ from ..secret_options import got, is_shown
 from .database import Clock, Database
 from .ledger import Ledger
 from .records import Durations
-from .sqlite import SQLiteDatabase
+from .sqlite import SQLiteDatabase, check_creatable
 
 _POSTGRESQL_SCHEMES = ("postgresql://", "postgres://")
 
@@ -33,15 +33,43 @@ def open_ledger(where: str | None, *, clock: Clock | None = None, durations: Dur
     return Ledger(_open_database(where, clock), durations or Durations())
 
 
+def look_at_ledger(where: str | None) -> str:
+    """Return the state of the ledger at `where` as a sentence, without creating it.
+
+    Raises what open_ledger raises.
+    """
+    if where == "none":
+        return "not shared with any other process (reservations is none)"
+    if where is not None and where.startswith(_POSTGRESQL_SCHEMES):
+        from .postgresql import PostgreSQLDatabase
+
+        database = PostgreSQLDatabase(where, None, create=False)
+        try:
+            return f"{database.location}{'' if database.has_tables() else ', whose tables the first run creates'}"
+        finally:
+            database.close()
+    path = _path_of(where)
+    if path.exists():
+        open_ledger(where).close()
+        return str(path)
+    check_creatable(path)
+    return f"{path}, which the first run creates"
+
+
 def _open_database(where: str | None, clock: Clock | None) -> Database:
-    if where is None or where == "default":
-        return SQLiteDatabase(_default_path(), clock or time.time)
     if where == "none":
         return SQLiteDatabase(None, clock or time.time)
-    if where.startswith(_POSTGRESQL_SCHEMES):
+    if where is not None and where.startswith(_POSTGRESQL_SCHEMES):
         from .postgresql import PostgreSQLDatabase
 
         return PostgreSQLDatabase(where, clock)
+    return SQLiteDatabase(_path_of(where), clock or time.time)
+
+
+def _path_of(where: str | None) -> Path:
+    """The path of a ledger in a file. Raises InvalidRequest and LedgerUnavailable."""
+    if where is None or where == "default":
+        return _default_path()
     # Some write three slashes before an absolute path and some four.
     is_url = where.startswith("sqlite:///")
     text = "/" + unquote(where.removeprefix("sqlite://")).lstrip("/") if is_url else where
@@ -52,7 +80,7 @@ def _open_database(where: str | None, clock: Clock | None) -> Database:
             "reservations: expected default, none, an absolute path, sqlite:///path or "
             f"postgresql://user@host/database{got('reservations', where)}"
         )
-    return SQLiteDatabase(path, clock or time.time)
+    return path
 
 
 def _default_path() -> Path:

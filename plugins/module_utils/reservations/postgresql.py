@@ -69,7 +69,8 @@ class PostgreSQLDatabase(Database):
     Raises MissingLibrary, LedgerUnavailable or LedgerIncompatible.
     """
 
-    def __init__(self, url: str, clock: Clock | None) -> None:
+    def __init__(self, url: str, clock: Clock | None, *, create: bool = True) -> None:
+        """create: whether to create the tables if there are none."""
         self._driver = _import_driver()
         self._parameters = _parse(self._driver, url)
         super().__init__(_describe(self._parameters))
@@ -77,7 +78,7 @@ class PostgreSQLDatabase(Database):
         with self._translated():
             self._connection = self._connect()
         try:
-            self._prepare()
+            self._prepare(create=create)
         except BaseException:
             self._connection.close()
             raise
@@ -86,9 +87,15 @@ class PostgreSQLDatabase(Database):
         with self._turn:
             self._connection.close()
 
-    def _prepare(self) -> None:
+    def has_tables(self) -> bool:
+        """Tell whether the tables have been created."""
+        return self._has_tables(self.read(_HAS_TABLES)[1])
+
+    def _prepare(self, *, create: bool) -> None:
         """Create the tables if there are none, and check that they are those of this version."""
-        if not self._has_tables(self.read(_HAS_TABLES)[1]):
+        if not self.has_tables():
+            if not create:
+                return
             with self.transaction("") as transaction:
                 if not self._has_tables(transaction.fetch(_HAS_TABLES)):
                     for statement in CREATE_TABLES:

@@ -112,6 +112,29 @@ def _collection_error(exc: sqlite3.Error, location: str) -> LedgerUnavailable | 
     )
 
 
+def check_creatable(path: Path) -> None:
+    """Raise LedgerUnavailable if the ledger that does not exist at `path` could not be created."""
+    file_system = network_file_system(path)
+    if file_system is not None:
+        raise _on_network(path, file_system)
+    _refuse_remains(path)
+    above = next(each for each in path.parents if each.exists())
+    if not (above.is_dir() and os.access(above, os.W_OK | os.X_OK)):
+        raise LedgerUnavailable(
+            f"The ledger of reservations {path} cannot be created: this user may not write to {above}.",
+            location=str(path),
+        )
+
+
+def _on_network(path: Path, file_system: str) -> LedgerUnavailable:
+    return LedgerUnavailable(
+        f"The ledger of reservations {path} is on a network file system ({file_system}), where SQLite cannot "
+        "lock the file reliably: set `reservations` to a path on a local disk or to a PostgreSQL database.",
+        location=str(path),
+        reason=file_system,
+    )
+
+
 def _open(path: Path) -> tuple[sqlite3.Connection, tuple[int, int] | None]:
     """Open the ledger at `path`, and create it first if there is no file. Returns the connection and the file's id."""
     try:
@@ -125,12 +148,7 @@ def _open(path: Path) -> tuple[sqlite3.Connection, tuple[int, int] | None]:
             f"The ledger of reservations {path} cannot be created: {reason}.", location=str(path), reason=reason
         ) from exc
     if file_system is not None:
-        raise LedgerUnavailable(
-            f"The ledger of reservations {path} is on a network file system ({file_system}), where SQLite cannot "
-            "lock the file reliably: set `reservations` to a path on a local disk or to a PostgreSQL database.",
-            location=str(path),
-            reason=file_system,
-        )
+        raise _on_network(path, file_system)
     file = _file_at(path)
     # Without `rw`, SQLite would create a new, empty file if the ledger was removed in this very moment.
     connection = _connect(f"{path.as_uri()}?mode=rw")

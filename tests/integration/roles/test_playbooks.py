@@ -252,3 +252,15 @@ def test_roles__know_the_variables_that_they_set(play: Play) -> None:
     role = {"ansible.builtin.include_role": {"name": "qemu_scheduler.proxmox.provision"}}
     run = play([{**play_, "tasks": [role, role]}], VMS)
     assert run.code == 0, run.output
+
+
+def test_doctor__finds_everything_in_order_or_says_what_helps(play: Play) -> None:
+    healthy = play("doctor", VMS)
+    assert healthy.code == 0, healthy.output
+    assert re.search(r"rights +ok +sufficient for: provision", healthy.output), healthy.output
+    assert "changed=0 " in healthy.output
+    lost = play("doctor", {"qemu_options": {"api_host": "nowhere.invalid"}, "doctor_purposes": "drain"})
+    assert lost.code == 2
+    assert lost.last["msg"].startswith("ConnectionFailed: nowhere.invalid:"), lost.output
+    misspelt = play("provision", {**VMS, "qemu_options": {"api_host": "nowhere.invalid"}})
+    assert "ansible-playbook qemu_scheduler.proxmox.doctor checks the connection" in misspelt.output

@@ -61,7 +61,8 @@ def _capabilities(call: Call, who: Identity) -> dict[str, dict[str, int]]:
 def permissions(call: Call) -> dict[str, dict[str, int]]:
     access, who = call.cluster.access, call.who
     wanted = call.get("userid")
-    if wanted is not None and wanted not in (who.full, who.user):
+    # A user may look at their tokens, and a token not at its user.
+    if wanted is not None and wanted != who.full and not (who.token is None and str(wanted).startswith(f"{who.user}!")):
         call.require("/access", "Sys.Audit")
     if wanted is not None:
         userid, _, token = str(wanted).partition("!")

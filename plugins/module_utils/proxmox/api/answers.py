@@ -107,8 +107,9 @@ def failure_of_exception(error: Exception, method: str, path: str, where: str, *
                 **details,
             )
         text = f"{where}: the TLS connection failed: {_innermost(error)}"
-        if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error)):
-            return WrongConnection(f"{text}; for a private CA set ca_path", **details)
+        refused = next((cause for cause in _causes(error) if isinstance(cause, ssl.SSLCertVerificationError)), None)
+        if refused is not None:
+            return WrongConnection(f"{text}; {_cure_of(refused)}", **details)
         # It may have failed while the answer was read.
         return (ConnectionFailed if repeatable else AnswerLost)(text, **details)
     if isinstance(error, requests.exceptions.ConnectTimeout):
@@ -123,6 +124,20 @@ def failure_of_exception(error: Exception, method: str, path: str, where: str, *
         what = f"the connection was lost before the answer came: {_innermost(error)}"
     kind = ConnectionFailed if repeatable else AnswerLost
     return kind(f"{where}: {method} {path}: {what}", **details)
+
+
+# Codes of OpenSSL for certificates that it does not accept.
+_EXPIRED = frozenset({9, 10})
+_OTHER_NAME = frozenset({62, 64})
+
+
+def _cure_of(error: ssl.SSLCertVerificationError) -> str:
+    """Return how to make a certificate acceptable."""
+    if error.verify_code in _EXPIRED:
+        return "renew the certificate (pvenode cert), and check the clocks of the node and of this host"
+    if error.verify_code in _OTHER_NAME:
+        return "set api_host to a name or an address that the certificate has"
+    return "set ca_path to the file of its CA, /etc/pve/pve-root-ca.pem of a node if Proxmox VE made it"
 
 
 def worth_another_read(error: Exception) -> bool:

@@ -269,7 +269,10 @@ def credentials(params: Mapping[str, t.Any]) -> tuple[str, str | None, str | Non
         return user, str(params["api_password"]), None
     token, secret = params.get("api_token_id"), params.get("api_token_secret")
     if not (token and secret):
-        raise InvalidRequest("api_password is missing, or api_token_id with api_token_secret")
+        raise InvalidRequest(
+            "api_password is missing, or api_token_id with api_token_secret: set them, or PROXMOX_TOKEN_ID and "
+            "PROXMOX_TOKEN_SECRET in the environment"
+        )
     owner, _separator, name = str(token).rpartition("!")
     if not _TOKEN_NAME.fullmatch(name) or _SECRET.fullmatch(name):
         # The value is not shown: it may be the secret, or have it behind the name.

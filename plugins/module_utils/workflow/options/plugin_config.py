@@ -77,9 +77,7 @@ def read_plugin_config(given: t.Any) -> dict[str, t.Any]:
     if data is None:
         return {}
     if not isinstance(data, dict):
-        raise InvalidPluginConfig(
-            f"plugin_config: {shown} holds {type(data).__name__}, expected a mapping of sections"
-        )
+        raise InvalidPluginConfig(f"plugin_config: {shown} holds {type(data).__name__}, expected a mapping of sections")
     return data
 
 

@@ -1,0 +1,372 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Checks a connection step by step: what works, and one sentence about each step that does not. Writes nothing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import typing as t
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from ansible.module_utils.ansible_release import __version__ as core_version
+
+from ..engine.texts import first, known, listed, whole_number
+from ..errors import CollectionError
+from ..model import GIB, Snapshot
+from ..proxmox.api.failures import UNREADABLE
+from ..proxmox.api.reader import ReadOnce
+from ..proxmox.api.session import Session, verification
+from ..proxmox.inventory.named import read_rights
+from ..proxmox.inventory.nodes import with_bridges
+from ..proxmox.inventory.rows import mark_of
+from ..proxmox.inventory.snapshot import read_snapshot
+from ..proxmox.options.kinds import NET
+from ..proxmox.rights import (
+    GUESTS,
+    START,
+    STORAGES,
+    Held,
+    Holder,
+    Need,
+    Seen,
+    Wanted,
+    commands_for,
+    is_met,
+    needs_of,
+    privileges_for,
+)
+from ..reservations.opening import look_at_ledger
+from .existing.converger import missing_pool
+from .options.entries import RUNNING, Entry
+from .options.task import Task
+
+OK, WARNING, FAILED = "ok", "warning", "failed"
+OLDEST = (8, 0)
+"""The oldest supported release of Proxmox VE."""
+
+ROOT = "root@pam"
+
+OFTEN = ("provision", "teardown", "addresses")
+"""The purposes that are checked if the task names none: those of the role provision and of teardown."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What was found, step by step.
+
+    Attributes:
+        checks: name, status and message of each step.
+        facts: what else the result has.
+    """
+
+    checks: list[dict[str, str]] = field(default_factory=list)
+    facts: dict[str, t.Any] = field(default_factory=dict)
+
+    def note(self, name: str, message: str, status: str = OK) -> None:
+        self.checks.append({"name": name, "status": status, "message": message})
+
+    def result(self) -> dict[str, t.Any]:
+        return {
+            "changed": False,
+            "ok": all(check["status"] != FAILED for check in self.checks),
+            "checks": self.checks,
+            **self.facts,
+        }
+
+
+def check_connection(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float) -> dict[str, t.Any]:
+    """The result of the module. per_vm names the options of one VM. Raises InvalidRequest for options about VMs."""
+    task = None if params.get("vms") is None else Task.of(params, per_vm, now)
+    purposes = purposes_of(params.get("purposes"), [] if task is None else task.entries)
+    report = Report(facts={**_NOTHING, "purposes": purposes})
+    try:
+        session = Session.connect(params)
+    except CollectionError as error:
+        report.note("connection", f"{error.code}: {error.message}", FAILED)
+        return report.result()
+    try:
+        release = str(session.get("/version").get("release") or "")
+        report.note("connection", f"{session.where} as {session.user}")
+        _check_certificate(report, params)
+        _check_versions(report, release)
+        _check_cluster(report, Look(session, release), purposes, [] if task is None else task.entries)
+    except CollectionError as error:
+        report.note("connection", f"{error.code}: {error.message}", FAILED)
+    finally:
+        session.close()
+    _check_ledger(report, params.get("reservations"))
+    return report.result()
+
+
+_NOTHING: Mapping[str, t.Any] = {
+    "user": None, "versions": {}, "missing": [], "commands": [], "storages": [], "bridges": [], "templates": []
+}  # fmt: skip
+
+
+def purposes_of(named: Iterable[str] | None, entries: Iterable[Entry]) -> list[str]:
+    """The purposes that are checked: those that the task names, and those of its VMs."""
+    found = list(named or (OFTEN if not entries else ("provision",)))
+    for entry in entries:
+        options = entry.request.options
+        if entry.clone is not None:
+            found.append("clone")
+        if entry.backup is not None:
+            found.append("restore")
+        if entry.request.ha is not None:
+            found.append("ha")
+        if entry.request.devices or any(key.startswith(("hostpci", "usb")) for key in options):
+            found.append("devices")
+        if entry.state == "absent":
+            found.append("teardown")
+    if not entries and "provision" in found and "clone" not in found:
+        found.append("clone")
+    return list(dict.fromkeys(found))
+
+
+class Look:
+    """What this user sees of the cluster."""
+
+    def __init__(self, session: Session, release: str) -> None:
+        self.reader = ReadOnce(session)
+        self.user = session.user
+        self.release = release
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        snapshot = read_snapshot(self.reader)
+        online = [node for node in snapshot.nodes if node.online]
+        return Snapshot(with_bridges(self.reader, online), snapshot.guests, snapshot.storages, pools=snapshot.pools)
+
+    @cached_property
+    def zones(self) -> Mapping[str, str]:
+        """The zone of each VNet, as far as this user sees them."""
+        try:
+            rows = self.reader.get("/cluster/sdn/vnets")
+        except UNREADABLE:
+            return {}
+        return {str(row.get("vnet")): str(row.get("zone")) for row in rows or ()}
+
+    @cached_property
+    def seen(self) -> Seen:
+        bridges = {name for node in self.snapshot.nodes for name in node.bridges or ()}
+        return Seen(
+            nodes=tuple(sorted(node.name for node in self.snapshot.nodes)),
+            storages=tuple(sorted({each.name for each in self.snapshot.storages if "images" in each.content})),
+            bridges={name: self.zones.get(name, "localnetwork") for name in sorted(bridges)},
+            templates=tuple(sorted(guest.vmid for guest in self.snapshot.guests if guest.template)),
+            modern=(whole_number(self.release.partition(".")[0]) or 0) >= 9,
+        )
+
+    def held(self, path: str) -> Mapping[str, object]:
+        return read_rights(self.reader, path)
+
+    def holders(self, needs: Sequence[Need]) -> list[Holder]:
+        """Who lacks something: the user, or a token and its user. Without Sys.Audit on C(/access), a token cannot see
+        what its user holds, which is at least what it holds itself.
+        """
+        owner, separator, _token = self.user.partition("!")
+        if self.user == ROOT:
+            return []
+        held = self.held if not separator else self._held_by(owner)
+        users = [] if owner == ROOT else [("--users", owner, held)]
+        tokens = [("--tokens", self.user, self.held)] if separator else []
+        return [
+            Holder(option, name, have, missing)
+            for option, name, have in (*users, *tokens)
+            if (missing := [need for need in needs if not is_met(need, have)])
+        ]
+
+    def _held_by(self, user: str) -> Held:
+        try:
+            self.reader.get("/access/permissions", userid=user, path="/")
+        except UNREADABLE:
+            return self.held
+        return lambda path: self.reader.get("/access/permissions", userid=user, path=path).get(path) or {}
+
+    def roles(self) -> list[str]:
+        try:
+            return [str(row.get("roleid")) for row in self.reader.get("/access/roles")]
+        except UNREADABLE:
+            return []
+
+
+def _check_certificate(report: Report, params: Mapping[str, t.Any]) -> None:
+    trusted = verification(params)
+    if trusted is False:
+        cure = "copy /etc/pve/pve-root-ca.pem from a node and set ca_path (PROXMOX_CA_PATH) instead"
+        report.note("certificate", f"not verified, because validate_certs is false: {cure}", WARNING)
+    else:
+        report.note("certificate", f"verified with {'the authorities of this system' if trusted is True else trusted}")
+
+
+def _check_versions(report: Report, release: str) -> None:
+    versions = {
+        "proxmox_ve": release,
+        "ansible_core": core_version,
+        "python": platform.python_version(),
+        **{package: importlib.metadata.version(package) for package in ("proxmoxer", "requests")},
+    }
+    report.facts["versions"] = versions
+    text = f"Proxmox VE {release}, ansible-core {core_version}, Python {versions['python']}"
+    if tuple(whole_number(part) or 0 for part in release.split(".")) < OLDEST:
+        report.note("versions", f"{text}: Proxmox VE {OLDEST[0]}.{OLDEST[1]} or later is needed", FAILED)
+    else:
+        report.note("versions", f"{text}, proxmoxer {versions['proxmoxer']}, requests {versions['requests']}")
+
+
+def _check_cluster(report: Report, look: Look, purposes: Iterable[str], entries: Sequence[Entry]) -> None:
+    nodes = look.seen.nodes
+    report.facts["user"] = look.user
+    report.note("nodes", f"online: {listed(nodes)}" if nodes else "no node is online", OK if nodes else FAILED)
+    wanted = _wanted(look, entries)
+    needs = needs_of(purposes, wanted, look.seen)
+    missing = [] if look.user == ROOT else [need for need in needs if not is_met(need, look.held)]
+    report.facts["missing"] = [
+        {"privilege": need.privilege, "path": need.grant, "purpose": need.purpose} for need in missing
+    ]
+    report.facts["commands"] = commands_for(look.holders(needs), look.roles()) if missing else []
+    _note_rights(report, missing, purposes)
+    _note_storages(report, look)
+    _note_bridges(report, look)
+    _note_templates(report, look)
+    for problem in first(list(_problems(look, entries)), 10):
+        report.note("list", problem, FAILED)
+
+
+def _wanted(look: Look, entries: Sequence[Entry]) -> Wanted:
+    made = [entry for entry in entries if entry.state != "absent"]
+    pools: dict[str | None, frozenset[str]] = {}
+    for entry in entries:
+        exists = entry.update or entry.clone is not None or entry.backup is not None
+        config = privileges_for(entry.request.options, exists=exists) if entry.state != "absent" else frozenset()
+        start = {START} if entry.state in RUNNING else set()
+        pools[entry.request.pool] = pools.get(entry.request.pool, frozenset()) | config | start
+    if not made:
+        return Wanted(pools) if pools else Wanted()
+    return Wanted(
+        pools=pools,
+        storages=frozenset(storage for entry in made for storage in _storages_of(entry)),
+        bridges=frozenset(bridge for entry in made for bridge in entry.request.bridges),
+        templates=frozenset(guest.vmid for entry in made for guest in _sources_of(look, entry)),
+    )
+
+
+def _storages_of(entry: Entry) -> Iterator[str | None]:
+    """The storages on which a VM gets new volumes; None for one that the scheduler chooses."""
+    if entry.clone is not None:
+        yield entry.clone.storage
+    for disk in entry.request.disks:
+        if disk.volume is None:
+            yield disk.storage
+
+
+def _sources_of(look: Look, entry: Entry) -> list[t.Any]:
+    """The guests that may be the source of a VM."""
+    clone = entry.clone
+    if clone is None:
+        return []
+    return [g for g in look.snapshot.guests if g.kind == "qemu" and clone.names(g) and clone.allows(g)]
+
+
+def _note_rights(report: Report, missing: list[Need], purposes: Iterable[str]) -> None:
+    wanted = ", ".join(purposes)
+    if not missing:
+        report.note("rights", f"sufficient for: {wanted}")
+        return
+    told = first([f"{need.privilege} on {need.grant} ({need.purpose})" for need in missing], 6)
+    cure = "run the commands below on a node, or reduce what is checked with purposes"
+    report.note("rights", f"missing: {', '.join(told)}; {cure}", FAILED)
+
+
+def _note_storages(report: Report, look: Look) -> None:
+    by_name: dict[str, dict[str, t.Any]] = {}
+    for each in sorted(look.snapshot.storages, key=lambda each: (each.name, each.node)):
+        row = by_name.setdefault(each.name, {"name": each.name, "type": each.type, "shared": each.shared, "nodes": []})
+        row["content"] = sorted(each.content)
+        row["free_gib"] = max(row.get("free_gib", 0.0), round((each.total - each.used) / GIB, 1))
+        if each.active:
+            row["nodes"].append(each.node)
+    for row in by_name.values():
+        may = "Datastore.AllocateSpace" in look.held(f"{STORAGES}/{row['name']}")
+        row["usable"] = bool(row["nodes"]) and "images" in row["content"] and may
+    report.facts["storages"] = list(by_name.values())
+    usable = [f"{row['name']} ({row['free_gib']} GiB free)" for row in by_name.values() if row["usable"]]
+    _note_usable(report, "storages", usable, "no storage for disks can be used: see rights")
+
+
+def _note_bridges(report: Report, look: Look) -> None:
+    rows: list[dict[str, t.Any]] = [
+        {
+            "name": name,
+            "nodes": sorted(node.name for node in look.snapshot.nodes if name in (node.bridges or ())),
+            "usable": "SDN.Use" in look.held(look.seen.bridge(name)),
+        }
+        for name in look.seen.bridges
+    ]
+    report.facts["bridges"] = rows
+    nodes = len(look.seen.nodes)
+    usable = [
+        row["name"] if len(row["nodes"]) == nodes else f"{row['name']} ({', '.join(row['nodes'])} only)"
+        for row in rows
+        if row["usable"]
+    ]
+    _note_usable(report, "bridges", usable, "no bridge can be used: VMs get no network cards")
+
+
+def _note_templates(report: Report, look: Look) -> None:
+    rows = [
+        {
+            "name": guest.name,
+            "vmid": guest.vmid,
+            "node": guest.node,
+            "usable": "VM.Clone" in look.held(f"{GUESTS}/{guest.vmid}"),
+        }
+        for guest in sorted(look.snapshot.guests, key=lambda guest: guest.vmid)
+        if guest.template
+    ]
+    report.facts["templates"] = rows
+    usable = [f"{row['name']} ({row['vmid']})" for row in rows if row["usable"]]
+    _note_usable(report, "templates", usable, "none can be cloned" if rows else "none is visible")
+
+
+def _note_usable(report: Report, name: str, usable: list[str], otherwise: str) -> None:
+    report.note(name, ", ".join(first(usable, 10)) or otherwise, OK if usable else WARNING)
+
+
+def _problems(look: Look, entries: Sequence[Entry]) -> Iterator[str]:
+    """What the VMs name and the cluster does not have, each once."""
+    told: set[str] = set()
+    for entry in entries:
+        for problem in _of_entry(look, entry) if entry.state != "absent" else ():
+            if problem not in told:
+                told.add(problem)
+                yield f"{entry.label}: {problem}"
+
+
+def _of_entry(look: Look, entry: Entry) -> Iterator[str]:
+    snapshot, seen = look.snapshot, look.seen
+    if entry.clone is not None and not _sources_of(look, entry):
+        names = [guest.name for guest in snapshot.guests if guest.template and guest.name]
+        yield f"clone: no template {entry.clone.called}{entry.clone.place}; known: {known(names, entry.clone.name)}"
+    for option, value in entry.request.options.items():
+        bridge = NET.read(str(value)).get("bridge") if option.startswith("net") and option[3:].isdecimal() else None
+        if bridge is not None and seen.bridges and bridge not in seen.bridges:
+            yield f"{option}: no node has the bridge {bridge!r}; known: {known(seen.bridges, bridge)}"
+    there = {each.name for each in snapshot.storages}
+    for name in sorted({name for name in _storages_of(entry) if name is not None} - there):
+        yield f"no storage {name!r}, or this user cannot see it; known: {known(there, name)}"
+    pool = entry.request.pool
+    if pool is not None and pool not in snapshot.pools and (problem := missing_pool(look.reader, pool)):
+        marks = {mark_of(node) for node in seen.nodes}
+        yield f"pool: {problem}; known: {known(snapshot.pools - marks, pool)}"
+
+
+def _check_ledger(report: Report, where: str | None) -> None:
+    try:
+        report.note("ledger", look_at_ledger(where))
+    except CollectionError as error:
+        report.note("ledger", f"{error.code}: {error.message}", FAILED)
