@@ -23,7 +23,7 @@ export ANSIBLE_HOME := $(CURDIR)/$(VENV)/ansible-home
 # Tests start hundreds of Pythons: these must not compile what they import each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-drain test unit integration mutants hostile parity voyage real browser molecule sanity ansible-test lint bench walk build docs compat importer clean
+.PHONY: help setup demo demo-drain test check unit integration mutants hostile parity voyage real browser molecule sanity ansible-test lint bench walk build docs compat importer clean
 
 help: ## Show what can be made
 	@echo "usage: make TARGET"; echo
@@ -40,6 +40,11 @@ demo-drain: setup ## Empty a node of that cluster, and bring its guests back
 
 test: setup ## Run everything: lint, sanity, unit and integration tests
 	@hack/test.sh lint sanity
+
+check: setup ## Run ruff, mypy and the unit tests of one layer in under a minute (LAYER=engine, proxmox, reservations, workflow, ...; all without it)
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --package ansible_collections.qemu_scheduler.proxmox.plugins
+	@$(PYTEST) tests/unit/$(LAYER) $(PYTEST_ARGS)
 
 unit: setup ## Run the unit tests
 	@$(PYTEST) tests/unit tests/hostile $(PYTEST_ARGS)
