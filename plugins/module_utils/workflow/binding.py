@@ -1,20 +1,23 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The binding cycle: carries out decisions, many at a time, and renews their reservations meanwhile."""
+"""The binding cycle: carries out decisions and plans, many at a time, and renews the reservations meanwhile."""
 
 from __future__ import annotations
 
 import threading
+import time
 import typing as t
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import as_completed
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 from ..errors import CollectionError, ConnectionFailed
 from ..model import Decision, Guest, Template
 from ..proxmox.api.failures import NodeSilent, NodeUnreachable, VMIDTaken
 from ..proxmox.binder import Binder
-from ..proxmox.creations import BeingCreated
+from ..proxmox.creations import BeingCreated, Creations
 from ..proxmox.identity import MARKS
 from ..proxmox.leftovers import unnoted
 from ..proxmox.making import (
@@ -29,35 +32,91 @@ from ..proxmox.making import (
     adjustment_of,
 )
 from ..proxmox.options.request import create_parameters, import_resizes
+from ..proxmox.tasks import Poller, TaskFollower
 from ..reservations.ledger import Fence, Ledger, ReservationLost
 from ..reservations.records import Holder
 from .access import Access
 from .existing.matching import abandoned, is_nameless, unclear
 from .job import Job, State
 from .options.entries import Entry
-from .placing import Placer
-from .stopping import leave_signals_alone
+from .options.run_options import RunOptions
+from .placement import Lessons, decisions_of
+from .stopping import Stop, leave_signals_alone
 
 if t.TYPE_CHECKING:
+    from .existing.existing_vms import ExistingVMs
     from .options.sources import Clone
 
 
 class BindingCycle:
-    """Creates decided VMs. May be used from many threads.
+    """Creates the decided VMs of one round, and carries out the plans for existing ones.
 
     Attributes:
-        in_progress: VMIDs whose reservations have to be renewed.
         warnings: those that do not depend on the outcome of a VM.
     """
 
-    def __init__(self, access: Access, binder: Binder, placer: Placer) -> None:
+    def __init__(
+        self,
+        options: RunOptions,
+        access: Access,
+        creations: Creations,
+        stop: Stop,
+        existing: ExistingVMs | None,
+    ) -> None:
+        """existing are the existing VMs of the round; None if no job is about one."""
+        session = access.writer()
+        session.before_write = stop.check
+        self._options = options
         self._access = access
-        self._binder = binder
-        self._placer = placer
-        self.in_progress: set[int] = set()
+        self._creations = creations
+        self._stop = stop
+        self._existing = existing
+        follower = TaskFollower(session, timeout=options.timeout, poller=Poller(sleep=stop.sleep))
+        self._binder = Binder(session, follower)
+        # VMIDs whose reservations have to be renewed.
+        self._in_progress: set[int] = set()
+        # What the threads learn; a set takes one element at a time.
+        self._taken: set[int] = set()
+        self._unreachable: set[str] = set()
         self.warnings: list[str] = []
 
-    def bind(self, job: Job, decision: Decision) -> None:
+    def carry_out(self, jobs: Sequence[Job], lessons: Lessons, report: Callable[[Job, float], None]) -> Lessons:
+        """Carry out the decisions and plans of the jobs, many at a time, and return what has been learnt.
+
+        report is called after each job with the seconds that it took.
+        """
+        access = self._access
+        self._in_progress.update(decision.vmid for decision in decisions_of(jobs))
+        with (
+            kept_alive(access.ledger, access.identity(), self._in_progress, access.holder),
+            self._stop.threads(self._options.parallel) as pool,
+        ):
+            for group in _in_order(jobs):
+                futures = {pool.submit(self._do, job): job for job in group}
+                for future in as_completed(futures):
+                    report(futures[future], future.result())
+        return replace(
+            lessons,
+            taken=lessons.taken | self._taken,
+            unreachable=lessons.unreachable | self._unreachable,
+            abandoned=frozenset(self._creations.abandoned),
+        )
+
+    def _do(self, job: Job) -> float:
+        """Process one job and return the seconds that it took. Errors are noted in the job."""
+        self._stop.check()
+        began = time.monotonic()
+        if job.state is State.DECIDED and job.decision is not None:
+            self._bind(job, job.decision)
+        elif self._existing is None:
+            raise AssertionError(f"{job.label}: nothing is to be done")
+        elif job.plan is not None:
+            self._existing.carry_out(job, job.plan, self._binder)
+        else:
+            self._existing.wait(job)
+        return time.monotonic() - began
+
+    def _bind(self, job: Job, decision: Decision) -> None:
         """Create the VM of a reserved decision, and note the outcome in its job.
 
         The job returns to the queue if the VM turns out to exist, or if nothing was created and another decision is
@@ -91,7 +150,7 @@ class BindingCycle:
 
     def _wait_for_names(self, nameless: Collection[Guest], job: Job) -> bool:
         """Wait until the nameless guests have names, or are gone or abandoned. Returns whether one is the VM."""
-        creations, awaited = self._placer.creations, {guest.vmid for guest in nameless}
+        creations, awaited = self._creations, {guest.vmid for guest in nameless}
         while awaited:
             guests = [guest for guest in self._access.read(patience=0).guests if guest.vmid in awaited]
             if any(guest.name == job.entry.request.name for guest in guests):
@@ -118,13 +177,13 @@ class BindingCycle:
             job.fail(error, self._status_of(left.node, left.vmid) if left else None)
             return
         if isinstance(error, VMIDTaken):
-            self._placer.taken.add(error.vmid)
+            self._taken.add(error.vmid)
             if left:
                 self.warnings.append(f"{job.label}: {left.message}")
         elif isinstance(error, ConnectionFailed):
             clone = decision.request.clone
             node = decision.node if clone is None else _template_of(decision, clone.templates).node
-            self._placer.unreachable.add(node)
+            self._unreachable.add(node)
             job.vmid = decision.vmid
         job.requeue(error)
 
@@ -138,11 +197,11 @@ class BindingCycle:
             job.warn(error.message)
 
     def _mark_created(self, vmid: int) -> None:
-        self.in_progress.discard(vmid)
+        self._in_progress.discard(vmid)
         self._access.ledger.mark_created(self._access.identity(), [vmid], self._access.holder)
 
     def _release(self, vmid: int) -> None:
-        self.in_progress.discard(vmid)
+        self._in_progress.discard(vmid)
         # The VM's own error matters more; the reservation expires by itself.
         with suppress(CollectionError):
             self._access.ledger.release(self._access.identity(), [vmid], self._access.holder)
@@ -178,6 +237,15 @@ class BindingCycle:
         adjust = _adjusting(request.options, decision, devices) if request.options or devices or moved else None
         parameters = _clone_parameters(entry, entry.clone, decision)
         return self._binder.clone(decision, template, parameters, adjust, fence=fence.check, note=note)
+
+
+def _in_order(jobs: Sequence[Job]) -> Iterable[Sequence[Job]]:
+    """The jobs in groups, one after the other. Only removals of templates have to wait for others."""
+    if not any(job.plan is not None and job.plan.clones for job in jobs):
+        return [jobs]
+    from .existing.removals import in_order
+
+    return in_order(jobs)
 
 
 @contextmanager

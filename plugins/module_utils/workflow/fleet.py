@@ -83,7 +83,7 @@ def _compare_on_one(access: Access, task: Task, options: RunOptions, *, look_aro
     guests = read_settled(access.reader, patience=0).guests if look_around else ()
     entries = [*task.entries, *task.surplus(lambda: guests)[0]]
     placer = Placer(access, task.profiles, task.default_profile, task.device_attributes, task.pools)
-    run = Run(options, access, placer, entries)
+    run = Run(options, access, placer, [Job(entry) for entry in entries])
     reports = run.execute(check_mode=True)
     return Found(entries, reports, [(None, guests)], [*placer.doubts, *run.warnings])
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 import typing as t
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..engine.texts import NAMED_KINDS, known
 from ..errors import CollectionError, InvalidRequest, PermissionDenied
 from ..model import Decision, Node, Snapshot
-from ..proxmox.api.reader import Reader
+from ..proxmox.api.reader import Reader, ReadOnce
 from ..proxmox.inventory.named import with_named
 from ..proxmox.inventory.nodes import with_bridges
 from ..proxmox.inventory.rows import mark_of
@@ -22,6 +22,20 @@ from ..proxmox.options.drives import volumes_of
 from ..proxmox.options.kinds import NET
 from ..proxmox.options.request import create_parameters, named_by
 from .job import Job, State
+
+
+def foresee(
+    jobs: Sequence[Job], reader: Reader, snapshot: Snapshot, may: Callable[[Mapping[str, t.Any]], None]
+) -> Iterator[tuple[Job, CollectionError]]:
+    """Yield the jobs that Proxmox VE would refuse as far as that can be foreseen, and why. Reads only if a VM is to be
+    created or updated. The parameters are those of Foresight.
+    """
+    if any(job.state is State.DECIDED or (job.plan and "update" in job.plan.actions) for job in jobs):
+        foresight = Foresight(ReadOnce(reader), snapshot, may)
+        for job in jobs:
+            objection = foresight.objection(job)
+            if objection is not None:
+                yield job, objection
 
 
 @dataclass(frozen=True, slots=True)

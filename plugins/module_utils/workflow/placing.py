@@ -12,8 +12,8 @@ from __future__ import annotations
 import contextlib
 import time
 import typing as t
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from ..engine.cache import ClusterState
@@ -24,15 +24,12 @@ from ..engine.scheduling_cycle import Scheduler
 from ..engine.verdicts import Outcome
 from ..errors import CollectionError
 from ..model import Decision, Request, Snapshot
-from ..proxmox.creations import Creations
 from ..proxmox.inventory.freshness import SETTLING
 from ..proxmox.options.contradictions import check_new, merged
 from ..reservations.ledger import Cycle
-from ..reservations.records import Reservation
 from .access import Access, subjects_of
-from .address_claims import AddressConflict, Claims
+from .address_claims import Claims
 from .counting import (
-    Counted,
     cluster_state,
     count_reservations,
     known_among,
@@ -45,86 +42,22 @@ from .counting import (
 from .existing.matching import Match, doubts, is_silent, match_entries
 from .job import Job, State
 from .options.entries import RUNNING, Entry, require_creatable
-from .report import NodeUsage, note_after, usage_before
+from .placement import Lessons, Placement, Seen, decisions_of
+from .report import note_after, usage_before
 
 if t.TYPE_CHECKING:
-    from ..plans import Move
     from .address_book import AddressBook
     from .archives import Archives
     from .options.address_pools import Pools
     from .templates import Templates
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """The cluster as read, the reservations of others, both together, and the match of each job."""
-
-    snapshot: Snapshot
-    reservations: Sequence[Reservation]
-    counted: Counted
-    matches: Mapping[Job, Match]
-
-
-@dataclass(slots=True)
-class Placement:
-    """One scheduling cycle: the input of its decisions, and what they change; the outcome of each VM is in its job.
-
-    Attributes:
-        jobs: all jobs of the cycle; new are those whose VMs do not exist.
-        before: the cluster with the reservations of others, before any decision.
-        scheduler: the scheduler that decides, with its assumed decisions.
-        nodes: the usage of the nodes before and after.
-        starting: the VMIDs of guests that the run starts.
-        doubts: warnings, as sentences, about VMs that may exist unnoticed.
-    """
-
-    jobs: Sequence[Job]
-    seen: Seen
-    new: Sequence[Job]
-    before: Snapshot
-    scheduler: Scheduler
-    nodes: list[NodeUsage]
-    starting: Collection[int]
-    doubts: Sequence[str] = ()
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """The cluster as read."""
-        return self.seen.snapshot
-
-    @contextlib.contextmanager
-    def with_starting(self) -> Iterator[None]:
-        """Count guests that the run starts as running while other VMs are decided."""
-        state = self.scheduler.cluster
-        stopped = [guest for vmid in self.starting if (guest := state.get(vmid)) is not None and not guest.running]
-        for guest in stopped:
-            state.restore(replace(guest, status="assumed"))
-        try:
-            yield
-        finally:
-            for guest in stopped:
-                state.restore(guest)
-
-    def undecided(self, decisions: Iterable[Decision]) -> ClusterState:
-        """The cluster without the decisions, and with the guests that the run starts counted as running."""
-        made, starting = {decision.vmid for decision in decisions}, set(self.starting)
-        guests = (guest for guest in self.scheduler.cluster if guest.vmid not in made)
-        running = (replace(g, status="assumed") if g.vmid in starting else g for g in guests)
-        return ClusterState(replace(self.scheduler.cluster.snapshot, guests=tuple(running)))
-
-
 class Placer:
     """Decides for one run.
 
     Attributes:
-        creations: what is known of VMs that others are creating.
         addresses: the static addresses of the run's VMs; None if the task has no address pools.
         device_attributes: those that the task gives to devices.
-        taken: VMIDs that turned out to be taken, possibly by guests that this user cannot see.
-        unreachable: names of nodes that did not answer; the cluster itself notices this some seconds later.
-        moved: moves by VMID whose guests are treated as if they had moved already.
-        real_nodes: the nodes where these guests still are, by VMID.
-        prepared: the result of a scheduling cycle over several clusters, which the next call of place() returns.
     """
 
     def __init__(
@@ -146,17 +79,10 @@ class Placer:
             from .address_book import AddressBook
 
             self.addresses = AddressBook(pools, access.reader)
-        self._claims = Claims()
         self._steps = steps
         self._subjects = subjects_of(profiles.values())
         # The requests of this run by VMID, for the VMs that it has found or placed so far.
         self._asked: dict[int, Request] = {}
-        self.creations = Creations(access.reader, patience=0)
-        self.taken: set[int] = set()
-        self.unreachable: set[str] = set()
-        self.moved: Mapping[int, Move] = {}
-        self.real_nodes: Mapping[int, str] = {}
-        self.prepared: Placement | None = None
 
     @property
     def doubts(self) -> Sequence[str]:
@@ -175,7 +101,7 @@ class Placer:
 
         return Templates(self._access.reader)
 
-    def place(self, jobs: Sequence[Job], *, all_or_nothing: bool, reserve: bool) -> Placement:
+    def place(self, jobs: Sequence[Job], lessons: Lessons, *, all_or_nothing: bool, reserve: bool) -> Placement:
         """Run one scheduling cycle: read the cluster, match existing VMs, place the others, and reserve their places.
 
         Without reserve, as in check mode, nothing is reserved. With all_or_nothing, nothing is reserved if a job
@@ -183,18 +109,25 @@ class Placer:
 
         Raises OtherCluster and LeaseLost if the cycle has to be repeated, and what reading raises.
         """
-        if self.prepared is not None:
-            prepared, self.prepared = self.prepared, None
-            return prepared
-        if not reserve:
-            return self._decide(jobs, None)
-        access = self._access
-        with access.ledger.scheduling_cycle(access.identity(), holder=access.holder) as cycle:
-            placement = self._decide(jobs, cycle)
-            access.give_up_claims()
-            if not (all_or_nothing and any(job.error for job in jobs)):
-                self.reserve(jobs, cycle)
+        with self.lease() if reserve else contextlib.nullcontext() as cycle:
+            placement = self.prepare(jobs, self.read(jobs, lessons, cycle))
+            requests = self.complete_requests(placement)
+            present = self.present(placement)
+            with placement.with_starting():
+                outcomes = place_batch(placement.scheduler, list(requests.values()), time.time(), present, self._steps)
+            for job, outcome in zip(requests, outcomes, strict=True):
+                self.note(job, outcome, placement)
+            self.conclude(placement)
+            if cycle is not None:
+                self._access.give_up_claims()
+                if not (all_or_nothing and any(job.error for job in jobs)):
+                    self.reserve(jobs, cycle)
             return placement
+
+    def lease(self) -> contextlib.AbstractContextManager[Cycle]:
+        """Hold the lease of the cluster: no other process decides about it meanwhile."""
+        access = self._access
+        return access.ledger.scheduling_cycle(access.identity(), holder=access.holder)
 
     def reserve(self, jobs: Iterable[Job], cycle: Cycle) -> None:
         """Reserve the decisions about jobs, so that other processes see them."""
@@ -208,12 +141,18 @@ class Placer:
     def profile_of(self, request: Request) -> Profile:
         return self._profiles[request.profile or self._default]
 
-    def check_limits(self, jobs: Iterable[Job]) -> None:
-        """Note in the jobs of created VMs which limits of their nodes are exceeded because another process placed VMs
-        there, too.
-
-        Reads the cluster again. Checks capacity only: Proxmox itself refuses VMs that lack storage space or devices.
+    def check_created(self, jobs: Sequence[Job]) -> None:
+        """Note in the jobs of created VMs which limits of their nodes are exceeded: without a shared ledger, another
+        process may have placed VMs there, too.
         """
+        try:
+            self._check_limits(jobs)
+        except CollectionError as error:
+            for job in jobs:
+                job.warn(f"its node's limits could not be checked: {error.message}")
+
+    def _check_limits(self, jobs: Iterable[Job]) -> None:
+        # Capacity only: Proxmox itself refuses VMs that lack storage space or devices.
         snapshot = self._access.read()
         for job, decision in [(job, job.decision) for job in jobs if job.decision is not None]:
             others = tuple(guest for guest in snapshot.guests if guest.vmid != decision.vmid)
@@ -226,14 +165,7 @@ class Placer:
                 job.limit_broken = " and ".join(reasons)
                 job.warnings.append(f"{job.label} on {decision.node} {job.limit_broken}")
 
-    def _decide(self, jobs: Sequence[Job], cycle: Cycle | None) -> Placement:
-        placement = self.prepare(jobs, self.look(jobs, cycle))
-        with placement.with_starting():
-            self._schedule(placement)
-        self.conclude(placement)
-        return placement
-
-    def look(self, jobs: Sequence[Job], cycle: Cycle | None) -> Seen:
+    def read(self, jobs: Sequence[Job], lessons: Lessons, cycle: Cycle | None) -> Seen:
         """Read the cluster and match the jobs with existing VMs."""
         access = self._access
         entries = [job.entry for job in jobs]
@@ -242,8 +174,9 @@ class Placer:
         known = known_guests(reservations, entries)
         # Only a run that just deletes VMs may ignore the VMs that others are creating.
         settling = SETTLING if any(entry.state != "absent" for entry in entries) else 0.0
-        snapshot = self._as_if_moved(self._without_unreachable(access.read(known, patience=settling)))
-        snapshot = self._with_names(snapshot, entries)
+        snapshot = access.read(known, patience=settling)
+        real_nodes = {guest.vmid: guest.node for guest in snapshot.guests if guest.vmid in lessons.moved}
+        snapshot = self._with_names(lessons.as_shown(snapshot), entries)
         counted = count_reservations(snapshot, reservations, known, access.is_gone, access.is_another)
         if cycle is not None:
             cycle.confirm(counted.fulfilled)
@@ -252,11 +185,12 @@ class Placer:
             counted.snapshot.guests,
             counted.pending,
             {guest.vmid for guest in snapshot.guests},
-            self.creations.abandoned | self._unasked(snapshot),
+            lessons.abandoned | self._unasked(snapshot),
         )
         for job, match in zip(jobs, matches, strict=True):
             self._take_over(job, match)
-        return Seen(snapshot, reservations, counted, dict(zip(jobs, matches, strict=True)))
+        matched = dict(zip(jobs, matches, strict=True))
+        return Seen(snapshot, reservations, counted, matched, real_nodes, lessons)
 
     def prepare(self, jobs: Sequence[Job], seen: Seen) -> Placement:
         """Read what else the new VMs need, and count the reservations of others."""
@@ -276,17 +210,19 @@ class Placer:
         taken_over = {seen.matches[job].take_over for job in jobs}
         stand_ins = [guest for guest in counted.stand_ins if guest.vmid not in taken_over]
         shown = with_rules_of(self._asked, with_moves(whole, counted.under_way))
-        state = cluster_state(shown, stand_ins, self.taken)
+        taken = seen.lessons.taken
+        state = cluster_state(shown, stand_ins, taken)
         if self.addresses is not None:
             self.addresses.begin(seen.snapshot.guests, counted.pending, [job.entry for job in jobs])
         return Placement(
             jobs,
             seen,
             new,
-            before=with_stand_ins(shown, stand_ins, self.taken),
+            before=with_stand_ins(shown, stand_ins, taken),
             scheduler=Scheduler(state, self._profiles, self._default),
             nodes=usage_before(state, self._profiles[self._default]),
             starting=[job.guest.vmid for job in jobs if job.guest is not None and job.entry.state in RUNNING],
+            claims=Claims.of(counted.pending, jobs),
         )
 
     def _needs_of(self, entries: Sequence[Entry], snapshot: Snapshot) -> list[Request]:
@@ -351,34 +287,22 @@ class Placer:
         except CollectionError as error:
             job.fail(error)
 
-    def _schedule(self, placement: Placement) -> None:
-        requests = self.requests_of(placement)
-        present = self.present(placement)
-        outcomes = place_batch(placement.scheduler, list(requests.values()), time.time(), present, self._steps)
-        for job, outcome in zip(requests, outcomes, strict=True):
-            self.note(job, outcome, placement)
-
-    def requests_of(self, placement: Placement) -> dict[Job, Request]:
+    def complete_requests(self, placement: Placement) -> dict[Job, Request]:
         """The requests of the new VMs with template, standing rules and addresses. Jobs that lack one of them fail."""
         state = placement.scheduler.cluster
         requests: dict[Job, Request] = {}
-        self._claims = Claims.of(placement.seen.counted.pending, placement.jobs)
         for job in placement.new:
             try:
                 request = self._access.standing.on_request(self._resolved(job.entry, state), state.snapshot.nodes)
                 inherited = self.base_of(request, job.entry)
                 if self.addresses is not None:
                     request = self.addresses.assign(job.entry, request, inherited)
-                self._claims.claim(job.entry, merged(inherited, request.options))
+                placement.claims.claim(job.entry, merged(inherited, request.options))
             except CollectionError as error:
                 job.fail(error)
             else:
                 requests[job] = request if job.vmid is None else replace(request, vmid=job.vmid)
         return requests
-
-    def address_conflicts(self, jobs: Sequence[Job]) -> list[tuple[Job, AddressConflict]]:
-        """The jobs whose VMs would get an address that an existing VM of the run has."""
-        return list(self._claims.conflicts(jobs))
 
     def base_of(self, request: Request, entry: Entry) -> Mapping[str, t.Any]:
         """The config that a new VM is made from: that of its template or backup."""
@@ -405,16 +329,6 @@ class Placer:
             self._asked[outcome.decision.vmid] = outcome.decision.request
             job.warn(*_cautions(outcome.decision, placement.scheduler.cluster))
 
-    def _without_unreachable(self, snapshot: Snapshot) -> Snapshot:
-        nodes = (replace(n, online=False) if n.name in self.unreachable else n for n in snapshot.nodes)
-        return replace(snapshot, nodes=tuple(nodes)) if self.unreachable else snapshot
-
-    def _as_if_moved(self, snapshot: Snapshot) -> Snapshot:
-        moved = self.moved
-        self.real_nodes = {guest.vmid: guest.node for guest in snapshot.guests if guest.vmid in moved}
-        guests = (moved[g.vmid].carried(g) if g.vmid in moved else g for g in snapshot.guests)
-        return replace(snapshot, guests=tuple(guests)) if moved else snapshot
-
     def _with_names(self, snapshot: Snapshot, entries: Sequence[Entry]) -> Snapshot:
         """The snapshot with the names of VMs on offline nodes, if one of them may be a VM that is not found by name."""
         silent = {guest.vmid for guest in snapshot.guests if is_silent(guest)}
@@ -433,11 +347,6 @@ class Placer:
         """VMIDs of guests whose nodes do not answer: the run does not wait for their names."""
         online = set() if self._access.offline else {node.name for node in snapshot.nodes if node.online}
         return {guest.vmid for guest in snapshot.guests if guest.node not in online}
-
-
-def decisions_of(jobs: Iterable[Job]) -> list[Decision]:
-    """The decisions of this cycle about jobs."""
-    return [job.decision for job in jobs if job.state is State.DECIDED and job.decision is not None]
 
 
 def _cautions(decision: Decision, state: ClusterState) -> list[str]:

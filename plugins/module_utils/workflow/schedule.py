@@ -100,8 +100,8 @@ def _run_on_one(
         elif check_mode or options.plan_file is not None:
             plan.update(_kept(jobs, access.identity(), run.room, options.plan_file))
 
-    entries = [*task.entries, *removals]
-    run = Run(options, access, placer, entries, progress, room_maker, approved=approved, keep=keep)
+    jobs = [Job(entry) for entry in (*task.entries, *removals)]
+    run = Run(options, access, placer, jobs, progress, room_maker, approved=approved, keep=keep)
     reports = run.execute(check_mode=check_mode)
     of_moves = () if run.room is None else run.room.warnings
     return Done(run, reports, [*cautions, *placer.doubts, *of_moves], run.room, plan)

@@ -65,7 +65,7 @@ class Forgetful(FilterPlugin):
     name = "Forgetful"
 
     def filter(self, state, request, node):
-        Run._bind = lambda run, due: None
+        Run._bind = lambda run, due, placement: placement.seen.lessons
 """
 
 

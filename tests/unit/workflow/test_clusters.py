@@ -166,12 +166,13 @@ def test_error_of_one_cluster__is_that_of_the_vm_unless_it_only_rules_the_cluste
 
 @pytest.mark.parametrize(("strict", "failed", "opens"), [(True, True, False), (True, False, True), (False, True, True)])
 def test_gate__waits_for_all_shares(strict: bool, failed: bool, opens: bool) -> None:
-    gate, answers = Gate(2, all_or_nothing=strict), list[bool]()
-    gate.planned(failed=False)
+    gate, answers = Gate(["a", "b"], all_or_nothing=strict), list[bool]()
+    gate.arrive("a", failed=False)
+    gate.arrive("a", failed=True)
     waiting = threading.Thread(target=lambda: answers.append(gate.wait()))
     waiting.start()
     waiting.join(0.05)
     assert answers == []
-    gate.planned(failed=failed)
+    gate.arrive("b", failed=failed)
     waiting.join(5)
     assert answers == [opens]

@@ -35,9 +35,11 @@ def entry(**options: Any) -> Entry:
     return build_entries({"name": "web", **options}, one_vm_argument_spec(), 0.0)[0]
 
 
-def converger(config: dict[str, Any], abandoned: Collection[int] = (), **more: Any) -> Converger:
+def converger(
+    config: dict[str, Any], abandoned: Collection[int] = (), pools: Collection[str] = (), **more: Any
+) -> Converger:
     answers = {"/cluster/resources": [], f"{PATH}/config": {"name": "web", **config}, **more}
-    return Converger(RecordedReader(answers), abandoned)
+    return Converger(RecordedReader(answers), abandoned, pools=pools)
 
 
 def plan(asked: Entry, config: dict[str, Any] | None = None, status: str = "running") -> ExistingPlan:
@@ -96,8 +98,7 @@ def test_vm__is_stopped_before_it_becomes_a_template() -> None:
 @pytest.mark.parametrize("pool", [None, "lab"])
 def test_another_pool__is_drift_that_an_update_applies(pool: str | None) -> None:
     for update, actions in ((False, []), (True, ["update"])):
-        planner = converger({})
-        planner.pools = {"web"}
+        planner = converger({}, pools={"web"})
         found = planner.plan(entry(pool="web", update=update), guest(100, "pve1", name="web", pool=pool))
         assert found.drift == {"pool": {"old": pool, "new": "web"}}
         assert found.actions == actions

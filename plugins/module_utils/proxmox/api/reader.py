@@ -39,14 +39,14 @@ class Reader(t.Protocol):
 class ReadWhereTheyAre:
     """A reader that reads guests on the nodes where they are, although the paths name others."""
 
-    def __init__(self, reader: Reader, nodes: Callable[[], Mapping[int, str]]) -> None:
-        """nodes returns where such guests are, by VMID."""
+    def __init__(self, reader: Reader, nodes: Mapping[int, str]) -> None:
+        """nodes are where such guests are, by VMID."""
         self._reader = reader
         self._nodes = nodes
 
     def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
         guest = _OF_GUEST.match(path)
-        node = None if guest is None else self._nodes().get(int(guest[2]))
+        node = None if guest is None else self._nodes.get(int(guest[2]))
         if guest is not None and node is not None:
             path = f"/nodes/{node}{guest[1]}{path[guest.end() :]}"
         return self._reader.get(path, params, **more)

@@ -28,7 +28,8 @@ from ..access import Access, OtherCluster
 from ..job import Job
 from ..lawful import check_lawful
 from ..options.entries import Entry
-from ..placing import Placement, Placer, Seen
+from ..placement import Lessons, Placement, Seen
+from ..placing import Placer
 from ..report import NodeUsage
 from .connections import Cluster
 from .whereabouts import Found, Silent, whereabouts
@@ -47,6 +48,7 @@ class Site:
     Attributes:
         jobs: the jobs of VMs that the latest cycle found there or placed there; placement is the result of that cycle.
         nodes: the usage of its nodes before and after the task.
+        lessons: what the runs on it have learnt.
     """
 
     cluster: Cluster
@@ -55,6 +57,7 @@ class Site:
     jobs: list[Job] = field(default_factory=list)
     placement: Placement | None = None
     nodes: list[NodeUsage] = field(default_factory=list)
+    lessons: Lessons = field(default_factory=Lessons)
 
     @property
     def name(self) -> str:
@@ -84,12 +87,7 @@ class JointCycle:
         with ExitStack() as leases:
             cycles: dict[str, Cycle | None] = {}
             for site in sorted(self.sites, key=lambda site: site.access.identity()):
-                access = site.access
-                cycles[site.name] = (
-                    leases.enter_context(access.ledger.scheduling_cycle(access.identity(), holder=access.holder))
-                    if reserve
-                    else None
-                )
+                cycles[site.name] = leases.enter_context(site.placer.lease()) if reserve else None
             loose = None
             while loose is None:
                 with suppress(SiteLost):
@@ -100,9 +98,11 @@ class JointCycle:
             return loose
 
     def _decide(self, entries: Sequence[Entry], cycles: Mapping[str, Cycle | None]) -> list[Job]:
-        seen = self._each(
-            lambda site: site.placer.look([Job(entry, cluster=site.name) for entry in entries], cycles[site.name])
-        )
+        def read(site: Site) -> Seen:
+            jobs = [Job(entry, cluster=site.name) for entry in entries]
+            return site.placer.read(jobs, site.lessons, cycles[site.name])
+
+        seen = self._each(read)
         loose: list[Job] = []
         for site in self.sites:
             site.jobs = []
@@ -152,7 +152,7 @@ class JointCycle:
         def prepare(site: Site) -> tuple[Placement, dict[Job, Request]]:
             _require_quorum(site, new[site])
             placement = site.placer.prepare([*site.jobs, *new[site]], seen[site])
-            return placement, site.placer.requests_of(placement)
+            return placement, site.placer.complete_requests(placement)
 
         prepared = self._each(prepare)
         placements = {site: placement for site, (placement, _requests) in prepared.items()}

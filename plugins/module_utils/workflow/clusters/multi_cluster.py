@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from ...errors import ApiError, CollectionError, ConnectionFailed
 from ...model import VMID_MAX, Guest, Snapshot
@@ -23,14 +24,16 @@ from ..job import TRIES, Job
 from ..options.entries import Entry
 from ..options.run_options import RunOptions
 from ..options.task import Task
-from ..placing import Placer, decisions_of
+from ..placement import Placement, decisions_of
+from ..placing import Placer
 from ..progress import Progress, Wait
 from ..report import NodeUsage, VMReport, keep_before, report_of
+from ..run import Run
 from ..stopping import Stop
 from ..waiting import Waiting
 from .connections import Cluster, connect
 from .joint_cycle import JointCycle, Site, reserved_at
-from .shares import Gate, Share, Steps
+from .shares import Gate, Steps
 from .whereabouts import Silent
 
 
@@ -164,31 +167,49 @@ class MultiClusterRun:
     def _carry_out(self, *, write: bool) -> bool:
         """Run the shares of all clusters at the same time. Returns whether their plans allow them to write."""
         sites = self._cycle.sites
-        gate = Gate(len(sites), all_or_nothing=self._options.all_or_nothing and not self.wrote)
+        gate = Gate([site.name for site in sites], all_or_nothing=self._options.all_or_nothing and not self.wrote)
         steps = Steps(self._progress, {site.name: len(decisions_of(site.jobs)) for site in sites})
-        shares = {
-            site: Share(self._of_share, site.access, site.placer, site.jobs, site.placement, gate, steps.of(site.name))
-            for site in sites
-            if site.placement is not None
-        }
+        shares = {site: self._share(site, site.placement, gate, steps) for site in sites if site.placement is not None}
+
+        def carry_out(site: Site, share: Run) -> None:
+            try:
+                share.execute(check_mode=not write)
+            finally:
+                gate.arrive(site.name, failed=bool(share.failed()))
+
         with Stop().threads(max(len(shares), 1)) as pool:
-            futures = [pool.submit(share.carry_out, write=write) for share in shares.values()]
+            futures = [pool.submit(carry_out, site, share) for site, share in shares.items()]
             try:
                 for future in futures:
                     future.result()
             except KeyboardInterrupt:
                 self.interrupted = True
+                # Signals reach only this thread.
                 for share in shares.values():
-                    share.stop()
+                    share.end_early()
                 for future in futures:
                     future.result()
         for site, share in shares.items():
+            site.lessons = share.lessons
             site.nodes = keep_before(site.nodes, share.nodes)
             for usage in site.nodes:
                 usage.cluster = site.name
             self.warnings.extend(f"cluster {site.name!r}: {text}" for text in share.warnings)
             self.wrote = self.wrote or share.wrote
         return gate.wait()
+
+    def _share(self, site: Site, placement: Placement, gate: Gate, steps: Steps) -> Run:
+        """The run of one cluster. Its first scheduling cycle was gone through together with those of the others."""
+        return Run(
+            self._of_share,
+            site.access,
+            site.placer,
+            site.jobs,
+            steps.of(site.name),
+            lessons=site.lessons,
+            placement=placement,
+            wait_for_others=partial(gate.pass_through, site.name),
+        )
 
     def _seen(self) -> Snapshot:
         """All clusters as the latest cycle read them, combined into one snapshot."""

@@ -1,44 +1,46 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One run per cluster of a task about several clusters: its share. All shares run at the same time."""
+"""What the runs of a task about several clusters, one per cluster, have in common: its shares. All run at the same
+time.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ...errors import Interrupted
-from ..access import Access
-from ..job import Job
-from ..options.run_options import RunOptions
-from ..placing import Placement, Placer
 from ..progress import Progress, Step, Wait
-from ..run import Run
 
 
 class Gate:
     """The point at which shares wait until all of them are planned: one that failed may hold back the others."""
 
-    def __init__(self, shares: int, *, all_or_nothing: bool) -> None:
-        self._missing = shares
+    def __init__(self, shares: Iterable[str], *, all_or_nothing: bool) -> None:
+        self._missing = set(shares)
         self._all_or_nothing = all_or_nothing
         self._failed = False
         self._changed = threading.Condition()
 
-    def planned(self, *, failed: bool) -> None:
-        """Note that one more share is planned. Called once by each share."""
+    def arrive(self, share: str, *, failed: bool) -> None:
+        """Note that a share is planned. Only its first arrival counts."""
         with self._changed:
-            self._missing -= 1
-            self._failed = self._failed or failed
-            self._changed.notify_all()
+            if share in self._missing:
+                self._missing.remove(share)
+                self._failed = self._failed or failed
+                self._changed.notify_all()
 
     def wait(self) -> bool:
         """Wait for all shares. Returns whether they may write."""
         with self._changed:
             self._changed.wait_for(lambda: not self._missing)
             return not (self._all_or_nothing and self._failed)
+
+    def pass_through(self, share: str, failed: bool) -> bool:
+        """Arrive and wait. Returns whether the share may write."""
+        self.arrive(share, failed=failed)
+        return self.wait()
 
 
 class Steps:
@@ -63,54 +65,3 @@ class Steps:
                 self._progress(replace(step, done=done, total=max(done, total)))
 
         return tell
-
-
-class Share(Run):
-    """The run of one cluster. Its first scheduling cycle was gone through together with those of the other clusters."""
-
-    def __init__(
-        self,
-        options: RunOptions,
-        access: Access,
-        placer: Placer,
-        jobs: Sequence[Job],
-        placement: Placement,
-        gate: Gate,
-        progress: Progress | None,
-    ) -> None:
-        super().__init__(options, access, placer, [], progress)
-        placer.prepared = placement
-        self.jobs = list(jobs)
-        self._gate = gate
-        self._at_gate = False
-
-    def carry_out(self, *, write: bool) -> None:
-        """Carry out the decisions and plans. The outcomes are noted in the jobs."""
-        try:
-            self.execute(check_mode=not write)
-        finally:
-            self._arrive()
-
-    def stop(self) -> None:
-        self._stop.ask()
-
-    def _arrive(self) -> None:
-        if not self._at_gate:
-            self._at_gate = True
-            self._gate.planned(failed=bool(self._failed()))
-
-    def _fail_unbound(self) -> None:
-        # A closed gate holds back the jobs of all shares.
-        if self._at_gate and self._gate.wait():
-            super()._fail_unbound()
-
-    def _bind(self, due: Sequence[Job]) -> None:
-        self._arrive()
-        if not self._gate.wait():
-            self._placer.give_back(due)
-            return
-        try:
-            super()._bind(due)
-        except Interrupted:
-            # Signals reach only the first thread, which has told this one.
-            raise KeyboardInterrupt from None

@@ -56,16 +56,24 @@ UNHINDERED = {"start": "suspended", "delete": "suspended", "pause": "backup", "r
 """The lock with which Proxmox VE does an action all the same; a VM that has another lock is refused."""
 
 
-class Converger:
-    """Plans for existing VMs, and carries plans out.
+class Checks(t.NamedTuple):
+    """What the cluster as read, with the decisions so far, tells about existing VMs.
 
-    Attributes:
-        pools: those that this user may see.
-        displaced: for a request, and a VM's node and config, the slots of drives that are not on a storage of the class
-            that they name.
-        hints: what the marks of unfinished VMs say.
-        check_birth: raises NotTheSameGuest if the config is not that of the VM that was created for an entry.
+    check_birth raises NotTheSameGuest if a config is not that of the VM that was created for an entry. displaced
+    returns, for a request and a VM's node and config, the slots of drives that are not on a storage of the class that
+    they name. is_allowed_storage tells whether a request allows a storage on a node for a slot that it leaves open.
     """
+
+    check_birth: Callable[[Entry, Guest, Mapping[str, t.Any]], None]
+    displaced: Callable[[Request, str, Mapping[str, t.Any]], Collection[str]]
+    is_allowed_storage: Callable[[Request, str, str, str], bool]
+
+
+NO_CHECKS = Checks(lambda *_of: None, lambda *_of: (), lambda *_of: False)
+
+
+class Converger:
+    """Plans for existing VMs, and carries plans out."""
 
     def __init__(
         self,
@@ -73,17 +81,18 @@ class Converger:
         abandoned: Collection[int] = (),
         addresses: AddressBook | None = None,
         attributes: Mapping[str, Mapping[str, t.Any]] = MappingProxyType({}),
+        pools: Collection[str] = (),
+        checks: Checks = NO_CHECKS,
     ) -> None:
         """abandoned: VMIDs of VMs that an aborted creation left locked; it may grow. addresses: those of the run's VMs,
-        if they come from pools. attributes: those that the task gives to devices.
+        if they come from pools. attributes: those that the task gives to devices. pools: those that this user may see.
         """
         self._reader = reader
         self._addresses = addresses
         self._abandoned = abandoned
-        self.hints = Hints(reader, addresses, attributes)
-        self.pools: Collection[str] = frozenset()
-        self.check_birth: Callable[[Entry, Guest, Mapping[str, t.Any]], None] = lambda *_asked: None
-        self.displaced: Callable[[Request, str, Mapping[str, t.Any]], Collection[str]] = lambda *_asked: ()
+        self._pools = pools
+        self._checks = checks
+        self._hints = Hints(reader, addresses, attributes, checks.is_allowed_storage)
 
     def plan(self, entry: Entry, guest: Guest, cluster: Reader | None = None) -> ExistingPlan:
         """Compare the VM's current config with its request, and plan the actions. Only reads.
@@ -101,8 +110,8 @@ class Converger:
             raise InvalidRequest(f"state: {entry.label} ({guest.vmid}) is a template, which cannot be {entry.state}")
         guest, stored = self._config(entry, guest)
         config = stored.config
-        self.check_birth(entry, guest, config)
-        begun = self.hints.agreed(entry, guest, config)
+        self._checks.check_birth(entry, guest, config)
+        begun = self._hints.agreed(entry, guest, config)
         made = config if begun is None else {**config, **begun.addresses}
         cautions: list[str] = []
         if self._addresses is not None:
@@ -111,7 +120,7 @@ class Converger:
             if entry.lasting and "tags" not in entry.given:
                 # The task does not set tags, so the VM's other tags stay.
                 entry = replace(entry, request=with_tags(entry.request, traits_of(config)["tags"]))
-            displaced = self.displaced(entry.request, guest.node, config)
+            displaced = self._checks.displaced(entry.request, guest.node, config)
             changes = _possible(compare(entry.request.options, config, displaced=displaced), entry.request, config)
             changes = self._with_pool(cluster or self._reader, changes, entry, guest)
         else:
@@ -124,7 +133,7 @@ class Converger:
                 described(config, begun.description),
                 storages=begun.storages,
                 devices=begun.devices,
-                displaced=self.displaced(entry.request, guest.node, config),
+                displaced=self._checks.displaced(entry.request, guest.node, config),
             )
         status = self._status(entry, guest)
         pending = {} if status in OFF else stored.pending
@@ -172,7 +181,7 @@ class Converger:
             if config is None:
                 raise GuestVanished(f"{entry.label} ({guest.vmid}) is no longer on node {guest.node}")
             self._check_name(entry, guest, config)
-            self.check_birth(entry, guest, config)
+            self._checks.check_birth(entry, guest, config)
             plan.identity, plan.digest = identity_of(config, guest.node), config.get("digest")
             plan.is_protected = bool(config.get("protection"))
             if guest.template or config.get(TEMPLATE):
@@ -340,9 +349,9 @@ class Converger:
         wanted = entry.request.pool
         if not wanted or wanted == guest.pool:
             return changes
-        missing = None if wanted in self.pools else missing_pool(reader, wanted)
+        missing = None if wanted in self._pools else missing_pool(reader, wanted)
         # A VM for which Proxmox shows no pool may be in one that this user cannot see.
-        if missing is None and guest.pool is None and wanted not in self.pools:
+        if missing is None and guest.pool is None and wanted not in self._pools:
             return changes
         return replace(
             changes,

@@ -26,20 +26,22 @@ if t.TYPE_CHECKING:
 
 
 class Hints:
-    """Reads the marks of unfinished VMs.
-
-    Attributes:
-        is_allowed_storage: whether the request allows a storage on a node for a slot that it leaves open.
-    """
+    """Reads the marks of unfinished VMs."""
 
     def __init__(
-        self, reader: Reader, addresses: AddressBook | None, attributes: Mapping[str, Mapping[str, t.Any]]
+        self,
+        reader: Reader,
+        addresses: AddressBook | None,
+        attributes: Mapping[str, Mapping[str, t.Any]],
+        is_allowed_storage: Callable[[Request, str, str, str], bool],
     ) -> None:
-        """C(attributes): those that the task gives to devices."""
+        """C(attributes): those that the task gives to devices. is_allowed_storage tells whether a request allows a
+        storage on a node for a slot that it leaves open.
+        """
         self._reader = reader
         self._addresses = addresses
         self._attributes = attributes
-        self.is_allowed_storage: Callable[[Request, str, str, str], bool] = lambda *_asked: False
+        self._is_allowed_storage = is_allowed_storage
 
     def agreed(self, entry: Entry, guest: Guest, config: Mapping[str, t.Any]) -> Unfinished | None:
         """Return what the mark says, as far as the request agrees; None for a VM without a mark.
@@ -72,7 +74,7 @@ class Hints:
             and drive.storage is None
             and slot not in config
             and isinstance(storage, str)
-            and self.is_allowed_storage(request, node, slot, storage)
+            and self._is_allowed_storage(request, node, slot, storage)
         }
 
     def _devices(self, guest: Guest) -> Sequence[Device]:

@@ -18,7 +18,7 @@ from ...engine.planner.planner import make_plan
 from ...engine.profiles import Profile
 from ...engine.texts import first, listed
 from ...errors import CollectionError, InvalidRequest, PlanUnlawful
-from ...plans import Bounds, Goals, Move, Plan
+from ...plans import Bounds, Goals, Move
 from ...proxmox.inventory.snapshot import completed
 from ...proxmox.moves.mobility_ha import Surroundings
 from ...proxmox.moves.mobility_rules import Permitted, presumed
@@ -26,7 +26,8 @@ from ...proxmox.moves.mover import label
 from ..access import Access
 from ..job import Job, State
 from ..options.run_options import RunOptions
-from ..placing import Placement, Placer, decisions_of
+from ..placement import Lessons, Placement, decisions_of
+from ..placing import Placer
 from .ha_cautions import ha_cautions
 from .moving import move_progress
 from .plan_run import PlanRun
@@ -85,39 +86,38 @@ class RoomMaker:
     def moved(self) -> bool:
         return self.outcome is not None and bool(self.outcome.moved)
 
-    def plan(self, jobs: Sequence[Job], placement: Placement, *, write: bool) -> bool:
-        """Plan moves so that the jobs fit, and have the placer treat these guests as moved.
+    def plan(self, jobs: Sequence[Job], placement: Placement, *, write: bool) -> Lessons | None:
+        """Plan moves so that the jobs fit. Returns what to schedule them again with: these guests as moved.
 
         placement is the scheduling cycle in which some jobs did not fit; write: whether it has reserved the others.
-        Plans nothing unless, after the moves, all jobs fit that a change in the cluster can help. Returns whether the
-        jobs have to be scheduled again.
+        Plans nothing, and returns None, unless after the moves all jobs fit that a change in the cluster can help.
         """
         options, access = self._options, self._access
         if options is None or self.outcome is not None or not any(job.lacks_room for job in jobs):
-            return False
+            return None
         # The jobs that fit have reservations, except with all_or_nothing.
         access.claimed = frozenset(decision.vmid for decision in decisions_of(jobs) if write)
-        seen = [(placement, jobs)]
+        lessons, seen = placement.seen.lessons, [(placement, jobs)]
         run = PlanRun(
             access,
             self._profiles,
             self._default,
             options,
-            lambda: self._look(*(seen.pop() if seen else self._decided_again(jobs))),
+            lambda: self._look(*(seen.pop() if seen else self._place_again(jobs, lessons))),
             progress=self._progress,
         )
         outcome = run.prepare()
         self._exhausted, self._cautions = outcome.plan.exhausted, outcome.cautions
-        if not (outcome.plan.feasible and outcome.plan.moves and self._suffices(outcome.plan, jobs)):
+        after = replace(lessons, moved=_by_guest(outcome.plan.moves))
+        if not (outcome.plan.feasible and outcome.plan.moves and self._suffices(after, jobs)):
             access.claimed = frozenset()
-            return False
+            return None
         # It was planned with the guests as this run leaves them: with the sizes and the status that it gives them.
         outcome.premises = Premises.of(outcome.plan, placement.snapshot)
-        self._begin(run, outcome)
-        return True
+        return self._begin(run, outcome, lessons)
 
-    def hold_to(self, approved: Approved, jobs: Sequence[Job], *, write: bool) -> None:
-        """Take the moves from the plan that is applied, in place of a plan of its own.
+    def hold_to(self, approved: Approved, jobs: Sequence[Job], lessons: Lessons, *, write: bool) -> Lessons:
+        """Take the moves from the plan that is applied, in place of a plan of its own. Returns what plan returns.
 
         Raises PlanStale when they cannot be made as planned, and InvalidRequest when the task permits no moves.
         """
@@ -129,7 +129,7 @@ class RoomMaker:
         look = live_look(access, lambda snapshot: Goals())
         run = PlanRun(access, self._profiles, self._default, exactly, look, progress=self._progress)
         self._held = True
-        self._begin(run, run.hold_to(approved.plan.room, approved.plan.premises, wait=write))
+        return self._begin(run, run.hold_to(approved.plan.room, approved.plan.premises, wait=write), lessons)
 
     def carry_out(self, jobs: Sequence[Job]) -> None:
         """Make the moves. The places that are reserved for jobs stay theirs.
@@ -140,7 +140,7 @@ class RoomMaker:
         run, outcome = self._run, self.outcome
         if run is None or outcome is None:
             raise AssertionError("there is no plan")
-        self.is_due, self._placer.moved = False, {}
+        self.is_due = False
         self._access.claimed = frozenset(decision.vmid for decision in decisions_of(jobs))
         run.execute()
         if outcome.interrupted:
@@ -172,14 +172,14 @@ class RoomMaker:
 
     # --- inside ---
 
-    def _begin(self, run: PlanRun, outcome: Outcome) -> None:
+    def _begin(self, run: PlanRun, outcome: Outcome, lessons: Lessons) -> Lessons:
         self._run, self.outcome, self.is_due = run, outcome, bool(outcome.last.moves)
-        self._placer.moved = _by_guest(outcome.last.moves)
+        return replace(lessons, moved=_by_guest(outcome.last.moves))
 
-    def _decided_again(self, jobs: Sequence[Job]) -> tuple[Placement, Sequence[Job]]:
+    def _place_again(self, jobs: Sequence[Job], lessons: Lessons) -> tuple[Placement, Sequence[Job]]:
         """Schedule the jobs as of now, without reservations."""
         again = [Job(job.entry, vmid=job.vmid) for job in jobs]
-        return self._placer.place(again, all_or_nothing=False, reserve=False), again
+        return self._placer.place(again, lessons, all_or_nothing=False, reserve=False), again
 
     def _look(self, placement: Placement, jobs: Sequence[Job]) -> Sight:
         """The cluster without the decisions about the jobs; the goal is to place them, unless all fit by now."""
@@ -188,15 +188,11 @@ class RoomMaker:
         busy, goals = busy_guests(placement.seen.counted, ()), _goals(jobs)
         return Sight(ClusterState(snapshot), goals, busy, cautions=ha_cautions(self._access.reader, snapshot, goals))
 
-    def _suffices(self, plan: Plan, jobs: Sequence[Job]) -> bool:
+    def _suffices(self, after: Lessons, jobs: Sequence[Job]) -> bool:
         """Whether all VMs for which a plan makes room are placed after its moves."""
-        self._placer.moved = _by_guest(plan.moves)
-        _placement, again = self._decided_again(jobs)
+        _placement, again = self._place_again(jobs, after)
         wanted = {job.entry.position for job in jobs if job.is_hopeful}
-        if all(job.state is State.DECIDED for job in again if job.entry.position in wanted):
-            return True
-        self._placer.moved = {}
-        return False
+        return all(job.state is State.DECIDED for job in again if job.entry.position in wanted)
 
     def _suggestion(self, jobs: Sequence[Job], placement: Placement) -> str | None:
         """The moves that would make the jobs fit, as far as the data read so far tells which guests can move."""
