@@ -21,7 +21,7 @@ driver:
   choices: [pci, usb]
 count:
   description:
-    - Number of devices. V(1) when this is not given.
+    - Number of devices. Defaults to V(1).
   type: int
 constraints:
   description:

@@ -79,7 +79,7 @@ options:
     version_added: 1.1.0
   count_start:
     description:
-      - Number of the first VM of O(count). V(1) when this is not given.
+      - Number of the first VM of O(count). Defaults to V(1).
     type: int
     version_added: 1.1.0
   surplus:

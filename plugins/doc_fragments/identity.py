@@ -36,7 +36,7 @@ options:
   adopt:
     description:
       - Whether a VM that has the O(name) but is in another pool than O(pool) is the requested one. With O(update), it
-        is moved to O(pool). V(false) when this is not given.
+        is moved to O(pool). Defaults to V(false).
       - The same holds for a VM that has the VMID and the O(name) of one that a run began to create a moment ago, and is
         another one.
     type: bool
@@ -49,8 +49,8 @@ options:
         created nor regarded as removed. This is an error.
       - A template that is identified by its name alone, and is in another pool than O(pool), is not cloned if one of
         those VMs may be the template that is meant. This is an error.
-      - V(true) treats such a VM as missing, with a warning. Two VMs of the same name may be the result. V(false) when
-        this is not given.
+      - V(true) treats such a VM as missing, with a warning. Two VMs of the same name may be the result. Defaults
+        to V(false).
     type: bool
     version_added: 1.1.0
   clone:
@@ -82,17 +82,17 @@ options:
   unique:
     description:
       - Whether a VM that is restored from O(archive) gets new MAC addresses and a new UUID. V(false) keeps those of the
-        backup. V(true) when this is not given.
+        backup. Defaults to V(true).
     type: bool
     version_added: 1.1.0
   full:
     description:
       - Whether to copy every disk. V(false) makes a linked clone, which requires a template.
-      - A full clone is made when this is not given.
+      - Defaults to a full clone.
     type: bool
   storage:
     description:
-      - Storage for the disks of a full clone. When this is not given, the disks are on the template's storages.
+      - Storage for the disks of a full clone. By default, the disks are on the template's storages.
       - If Proxmox VE cannot clone to this storage because the template is on another node, the clone is made on the
         template's storage, and its disks are moved before the VM starts. If that fails, the clone is removed.
       - Storage for the disks of a VM that is restored from O(archive).

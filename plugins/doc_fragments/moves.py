@@ -31,12 +31,11 @@ options:
     default: true
   max_moves:
     description:
-      - Maximum number of moves of the plan. No limit when this is not given.
+      - Maximum number of moves of the plan. Unlimited by default.
     type: int
   max_transfer:
     description:
-      - Maximum amount of data that the moves of the plan send, memory and disks, in GiB. No limit when this is not
-        given.
+      - Maximum amount of data that the moves of the plan send, memory and disks, in GiB. Unlimited by default.
     type: float
   parallel:
     description:
@@ -44,20 +43,24 @@ options:
     type: dict
     suboptions:
       cluster:
-        description: In the whole cluster. V(4) when this is not given.
+        description: In the whole cluster.
         type: int
+        default: 4
       per_node_in:
-        description: To the same node. V(2) when this is not given.
+        description: To the same node.
         type: int
+        default: 2
       per_node_out:
-        description: From the same node. V(2) when this is not given.
+        description: From the same node.
         type: int
+        default: 2
       per_link:
-        description: Between the same two nodes, in both directions together. V(2) when this is not given.
+        description: Between any two nodes, both directions counted together.
         type: int
+        default: 2
   bwlimit:
     description:
-      - Bandwidth limit of each migration, in KiB/s. Proxmox VE uses the limit of the datacenter when this is not given.
+      - Bandwidth limit of each migration, in KiB/s. Defaults to the limit of the datacenter.
         The HA manager ignores it.
     type: int
   timeout:

@@ -88,7 +88,7 @@ options:
         type: bool
         default: true
       weight:
-        description: Weight of a rule that is not required, from 1 to 100. V(1) when this is not given.
+        description: Weight of a rule that is not required, from 1 to 100. Defaults to V(1).
         type: int
       topology_key:
         description:
@@ -214,7 +214,7 @@ options:
         description: The taint's value.
         type: str
       effect:
-        description: Tolerate only taints with this effect. Taints with either effect when this is not given.
+        description: Tolerate only taints with this effect. By default, taints with either effect.
         type: str
         choices: [NoSchedule, PreferNoSchedule]
   ha:

@@ -80,10 +80,10 @@ options:
         description: The group of the VMs in this run.
         type: str
       required:
-        description: Whether the rule is mandatory. If false, it only affects the score. V(true) when this is not given.
+        description: Whether the rule is mandatory. If false, it only affects the score. Defaults to V(true).
         type: bool
       weight:
-        description: Weight of a rule that is not required, from 1 to 100. V(1) when this is not given.
+        description: Weight of a rule that is not required, from 1 to 100. Defaults to V(1).
         type: int
       topology_key:
         description:

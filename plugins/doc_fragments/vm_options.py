@@ -29,7 +29,7 @@ options:
   acpi:
     description:
       - Whether the VM has ACPI.
-      - Proxmox VE takes V(true) when this is not given.
+      - Proxmox VE defaults to V(true).
     type: bool
   agent:
     description:
@@ -39,7 +39,7 @@ options:
   allow_ksm:
     description:
       - Whether the host may merge identical memory pages of this VM with those of other VMs (KSM).
-      - Proxmox VE takes V(true) when this is not given. Requires Proxmox VE 9.1 or later.
+      - Proxmox VE defaults to V(true). Requires Proxmox VE 9.1 or later.
     type: bool
     version_added: 1.1.0
   amd_sev:
@@ -95,7 +95,7 @@ options:
     type: str
   citype:
     description:
-      - Cloud-init, the data format. Proxmox VE chooses by O(ostype) when this is not given.
+      - Cloud-init, the data format. By default, Proxmox VE chooses by O(ostype).
     type: str
     choices: [nocloud, configdrive2, opennebula]
   ciupgrade:
@@ -108,7 +108,7 @@ options:
     type: str
   cores:
     description:
-      - Cores per socket. Proxmox VE takes V(1) when this is not given, a clone keeps those of its template.
+      - Cores per socket. Proxmox VE defaults to V(1); a clone keeps those of its template.
     type: int
   cpu:
     description:
@@ -238,7 +238,7 @@ options:
     type: bool
   localtime:
     description:
-      - Whether the VM's real-time clock uses local time. Proxmox VE decides by O(ostype) when this is not given.
+      - Whether the VM's real-time clock uses local time. By default, Proxmox VE decides by O(ostype).
     type: bool
   machine:
     description:
@@ -247,7 +247,7 @@ options:
     type: raw
   memory:
     description:
-      - Memory in MiB, a whole number, at least 16. Proxmox VE takes V(512) when this is not given, a clone keeps that
+      - Memory in MiB, a whole number, at least 16. Proxmox VE defaults to V(512); a clone keeps that
         of its template.
     type: str
   migrate_downtime:
@@ -260,7 +260,7 @@ options:
     type: int
   nameservers:
     description:
-      - Cloud-init, addresses of the DNS servers. The node's servers are used when this is not given.
+      - Cloud-init, addresses of the DNS servers. Defaults to the node's servers.
     type: list
     elements: str
   net:
@@ -344,7 +344,7 @@ options:
     choices: [lsi, lsi53c810, virtio-scsi-pci, virtio-scsi-single, megasas, pvscsi]
   searchdomains:
     description:
-      - Cloud-init, DNS search domains. The node's domains are used when this is not given.
+      - Cloud-init, DNS search domains. Defaults to the node's domains.
     type: list
     elements: str
   serial:
@@ -364,7 +364,7 @@ options:
     type: raw
   sockets:
     description:
-      - CPU sockets. Proxmox VE takes V(1) when this is not given.
+      - CPU sockets. Proxmox VE defaults to V(1).
     type: int
   spice_enhancements:
     description:
@@ -424,7 +424,7 @@ options:
         type: str
       version:
         description:
-          - TPM version. It cannot be changed later. V(2.0) when this is not given.
+          - TPM version. It cannot be changed later. Defaults to V(2.0).
         type: str
         choices: ['1.2', '2.0']
   usb:

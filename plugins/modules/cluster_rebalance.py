@@ -32,13 +32,11 @@ options:
     default: [repair]
   threshold:
     description:
-      - For V(balance), the acceptable difference between the highest and the lowest load. V(0.15) when this is not
-        given.
+      - For V(balance), the acceptable difference between the highest and the lowest load. Defaults to V(0.15).
     type: float
   margin:
     description:
-      - For V(balance), the minimum amount by which a move must lower the higher load of its two nodes. V(0.02) when
-        this is not given.
+      - With V(balance), how much a move must reduce the load of the busier of its two nodes. Defaults to V(0.02).
     type: float
   cooldown:
     description:
@@ -46,7 +44,7 @@ options:
         if another user or process moved them. V(repair) moves them if they break a rule or a limit.
       - The tasks of the nodes show when guests were moved. Without the privilege C(Sys.Audit) on the nodes, only the
         moves of the same user are seen.
-      - V(3600) when this is not given.
+      - Defaults to V(3600).
     type: int
     version_added: 1.1.0
   balance:
@@ -78,7 +76,7 @@ options:
         type: float
       margin:
         description:
-          - As O(margin). V(0.05) for V(used) and V(pressure) when this is not given. A live move that takes ten minutes
+          - As O(margin). Defaults to V(0.05) for V(used) and V(pressure). A live move that takes ten minutes
             has to gain twice as much, and a move with downtime three times as much.
         type: float
       cooldown:
@@ -87,23 +85,22 @@ options:
       percentile:
         description:
           - Which percentile of the window is the load of a node. V(95) is the load that was exceeded during 5 % of the
-            window. V(95) when this is not given.
+            window. Defaults to V(95).
         type: float
       window:
         description:
-          - How many seconds of the past count, at most a week. V(86400) when this is not given. Up to one hour, the
+          - How many seconds of the past count, at most a week. Defaults to V(86400). Up to one hour, the
             statistics have a value for each minute; for longer windows, for each half hour, or for each three hours if
             the window is longer than a day and the cluster runs Proxmox VE 8.
         type: int
       hold:
         description:
           - For how many seconds an imbalance must have lasted. The mean load during that time must differ by
-            O(threshold), too. V(3600), or the window if that is shorter, when this is not given.
+            O(threshold), too. Defaults to V(3600), or to the window if that is shorter.
         type: int
       above:
         description:
-          - Nodes with a lower load are not relieved. V(0.5) for V(used) and V(0.1) for V(pressure) when this is not
-            given.
+          - Nodes with a lower load are not relieved. Defaults to V(0.5) for V(used) and to V(0.1) for V(pressure).
         type: float
 seealso:
   - module: qemu_scheduler.proxmox.node_drain

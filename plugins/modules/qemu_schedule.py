@@ -74,32 +74,36 @@ options:
         type: bool
         default: true
       max_moves:
-        description: Maximum number of moves. No limit when this is not given.
+        description: Maximum number of moves. Unlimited by default.
         type: int
       max_transfer:
         description:
-          - Maximum amount of data that the moves send, memory and disks, in GiB. No limit when this is not given.
+          - Maximum amount of data that the moves send, memory and disks, in GiB. Unlimited by default.
         type: float
       parallel:
         description: Maximum number of moves at the same time.
         type: dict
         suboptions:
           cluster:
-            description: In the whole cluster. V(4) when this is not given.
+            description: In the whole cluster.
             type: int
+            default: 4
           per_node_in:
-            description: To the same node. V(2) when this is not given.
+            description: To the same node.
             type: int
+            default: 2
           per_node_out:
-            description: From the same node. V(2) when this is not given.
+            description: From the same node.
             type: int
+            default: 2
           per_link:
-            description: Between the same two nodes, in both directions together. V(2) when this is not given.
+            description: Between any two nodes, both directions counted together.
             type: int
+            default: 2
       bwlimit:
         description:
-          - Bandwidth limit of each migration, in KiB/s. Proxmox VE uses the limit of the datacenter when this is not
-            given. The HA manager ignores it.
+          - Bandwidth limit of each migration, in KiB/s. Defaults to the limit of the datacenter. The HA manager
+            ignores it.
         type: int
       timeout:
         description: Timeout of one move, in seconds. After the timeout the migration continues.

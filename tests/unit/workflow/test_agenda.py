@@ -10,6 +10,7 @@ from dataclasses import replace
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Move
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.agenda import Agenda
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.options import Caps
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import moves_argument_spec
 
 
 def move(number: int, source: str, target: str, after: tuple[int, ...] = (), estimate: float = 1.0) -> Move:
@@ -18,6 +19,11 @@ def move(number: int, source: str, target: str, after: tuple[int, ...] = (), est
 
 def started(agenda: Agenda) -> list[int]:
     return [move.id for move in agenda.start()]
+
+
+def test_caps__are_by_default_what_the_option_says() -> None:
+    options = moves_argument_spec()["parallel"]["options"]
+    assert Caps(**{name: spec["default"] for name, spec in options.items()}) == Caps()
 
 
 def test_agenda__a_move_waits_for_all_that_it_comes_after() -> None:

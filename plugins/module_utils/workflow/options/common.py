@@ -178,14 +178,15 @@ def search_steps(params: Mapping[str, t.Any]) -> int:
 
 def moves_argument_spec() -> Spec:
     """Which moves are permitted, and how they are made."""
-    caps: Spec = {name: {"type": "int"} for name in ("cluster", "per_node_in", "per_node_out", "per_link")}
+    caps = {"cluster": 4, "per_node_in": 2, "per_node_out": 2, "per_link": 2}
+    parallel: Spec = {name: {"type": "int", "default": most} for name, most in caps.items()}
     return {
         "containers": {"type": "str", "choices": ["skip", "restart"], "default": "skip"},
         "offline": {"type": "bool", "default": True},
         "local_disks": {"type": "bool", "default": True},
         "max_moves": {"type": "int"},
         "max_transfer": {"type": "float"},
-        "parallel": {"type": "dict", "options": caps},
+        "parallel": {"type": "dict", "options": parallel},
         "bwlimit": {"type": "int"},
         "timeout": {"type": "int", "default": 3600},
     }
