@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ansible.errors import AnsibleFilterError
 
@@ -15,6 +15,9 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables impo
 GIB = 1024**3
 MOVE = ("ID", "GUEST", "FROM", "TO", "HOW", "GIB", "AFTER", "OUTCOME", "WHY")
 NODE = ("NODE", "BEFORE", "PEAK", "AFTER", "OF", "")
+USED = ("NODE", "USED", "BEFORE", "PEAK", "AFTER")
+HOTTEST = 5
+"""Of the nodes whose use does not change, so many are shown at most."""
 
 
 def moves_table(moves: Mapping[str, t.Any], width: int | None = None) -> list[str]:
@@ -39,7 +42,8 @@ def moves_table(moves: Mapping[str, t.Any], width: int | None = None) -> list[st
     changed = [(name, node) for name, node in sorted(loads_of(moves).items()) if changes(node)]
     if changed:
         lines += table([NODE, *(_node_row(name, node) for name, node in changed)], width)
-    return lines
+    used = list(_used_rows(moves))
+    return lines + (table([USED, *used], width) if used else [])
 
 
 def plan_of(moves: t.Any) -> Mapping[str, t.Any]:
@@ -89,6 +93,22 @@ def size_of(move: Mapping[str, t.Any]) -> int:
 def changes(node: Mapping[str, t.Any]) -> bool:
     """Whether the allocated amounts of a node change during the plan."""
     return bool(node["before"] != node["peak"] or node["before"] != node["after"])
+
+
+def used_of(moves: Mapping[str, t.Any]) -> list[tuple[str, Mapping[str, t.Any]]]:
+    """Return what nodes use, if they were balanced by that: the hottest first."""
+    nodes: Mapping[str, t.Any] = (moves.get("usage") or {}).get("nodes") or {}
+    return sorted(nodes.items(), key=lambda item: (-max(each["before"] for each in item[1].values()), item[0]))
+
+
+def _used_rows(moves: Mapping[str, t.Any]) -> Iterator[tuple[str, ...]]:
+    others = 0
+    for name, resources in used_of(moves):
+        changed = any(each["before"] != each["after"] for each in resources.values())
+        others += not changed
+        if changed or others <= HOTTEST:
+            for resource, each in resources.items():
+                yield (name, resource.replace("_", " "), *(f"{each[when]:.0%}" for when in ("before", "peak", "after")))
 
 
 def _headline(goal: str, rows: Sequence[Mapping[str, t.Any]], stuck: int) -> str:

@@ -8,6 +8,7 @@ CPU is in cores, memory in bytes, data rates in bytes per second, pressure in fr
 
 from __future__ import annotations
 
+import itertools
 import math
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
@@ -69,8 +70,9 @@ class Grid:
         return tuple(total / weight if weight > 0 else None for total, weight in zip(sums, weights, strict=True))
 
     def stretched(self, values: Sequence[float | None]) -> Curve:
-        """Return values that are spread evenly over the window, as a curve."""
-        return tuple(values[index * len(values) // self.count] for index in range(self.count))
+        """Return values that are spread evenly over the window, as a curve. Several values of a slot are averaged."""
+        first = [index * len(values) // self.count for index in range(self.count + 1)]
+        return tuple(mean(values[one : max(two, one + 1)]) for one, two in itertools.pairwise(first))
 
     def latest(self, seconds: float) -> slice:
         """Return the slots of the last so many seconds; at least one."""
@@ -110,6 +112,16 @@ class Usage:
     nodes: Mapping[str, Curves] = field(default_factory=dict)
     capacity: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     guests: Mapping[int, Mapping[str, Demand]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """What the user states of nodes (by name) and of guests (by VMID or name): values by resource, which are spread
+    evenly over the window. CPU is a fraction of the cores of the node or guest.
+    """
+
+    nodes: Mapping[str, Mapping[str, Curve]] = field(default_factory=dict)
+    guests: Mapping[str, Mapping[str, Curve]] = field(default_factory=dict)
 
 
 class Departure(t.NamedTuple):

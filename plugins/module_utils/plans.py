@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from .demand import ALLOCATED, Curve, Usage
+from .demand import ALLOCATED, Curve, Stated, Usage
 from .model import NO_DEMANDS, Decision, Demands, Guest, Identity, Request
 
 LIVE, OFFLINE, RESTART = "live", "offline", "restart"
@@ -37,6 +37,7 @@ class Balance:
         window: the seconds of the past that count.
         hold: for how many seconds an imbalance must have lasted.
         above: nodes with a lower load are not relieved.
+        stated: what the user states of nodes and guests, which is then not read.
     """
 
     threshold: float = 0.15
@@ -46,6 +47,7 @@ class Balance:
     window: float = 86_400.0
     hold: float = 3600.0
     above: float = 0.0
+    stated: Stated | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,8 +243,8 @@ class NodeCourse:
 
 @dataclass(frozen=True, slots=True)
 class UsedLoad:
-    """What a node used of one resource before a plan, as a curve, and the percentile of that as a fraction of the node:
-    before the plan, at its peak and after it.
+    """What a node uses of one resource, as fractions of the node: a percentile of it before a plan, at its peak and
+    after it, and the curve before it.
     """
 
     before: float

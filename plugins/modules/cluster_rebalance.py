@@ -102,6 +102,22 @@ options:
         description:
           - Nodes with a lower load are not relieved. Defaults to V(0.5) for V(used) and to V(0.1) for V(pressure).
         type: float
+      metrics:
+        description:
+          - What nodes and guests used, from the monitoring of the site. It is used instead of the statistics of
+            Proxmox VE, which are then not read for these nodes and guests.
+          - Each value is a number, or a list of numbers that are spread evenly over the window, the oldest first; null
+            is unknown. C(cpu) is the fraction of the CPUs of the node or guest (0 to 1), C(memory) is in MiB,
+            C(cpu_pressure), C(io_pressure) and C(memory_pressure) are fractions of time.
+          - Entries of nodes and guests that the cluster does not have are ignored.
+        type: dict
+        suboptions:
+          nodes:
+            description: "The values by the name of the node, such as C({pve1: {cpu: 0.9, memory: 200000}})."
+            type: dict
+          guests:
+            description: The values by VMID, or by name if only one guest has that name.
+            type: dict
 seealso:
   - module: qemu_scheduler.proxmox.node_drain
   - module: qemu_scheduler.proxmox.qemu_schedule
@@ -165,14 +181,14 @@ usage:
   description:
     - What the nodes use, if they are balanced by that. Empty otherwise.
     - C(nodes) has the resources of each node (C(cpu), C(memory), or C(cpu_pressure), C(io_pressure) and
-      C(memory_pressure)). C(before), C(peak) and C(after) are the percentile as a fraction of the node, before, at the
+      C(memory_pressure)), as fractions of the node. C(before), C(peak) and C(after) are the percentile before, at the
       peak of and after the moves of the plan. C(curve) is what was used before in each part of the window, the oldest
-      first, in cores, bytes, or fractions of time; null where it is not known.
+      first; null where it is not known.
   returned: success, and on failure after the plan was made
   type: dict
   version_added: 1.1.0
   sample: {by: used, percentile: 95.0, window: 86400.0, nodes: {pve1: {cpu: {before: 0.91, peak: 0.91, after: 0.74,
-    curve: [7.1, 7.3]}}}}
+    curve: [0.89, 0.91]}}}}
 stuck:
   description:
     - The guests that stay although a goal requires them to move, each with the reason (C(why)) and what would cure it

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.filter.moves import (
     GIB,
@@ -18,6 +18,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.filter.moves import (
     plan_of,
     rows_of,
     size_of,
+    used_of,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import whole_number
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.moves import OUTCOMES
@@ -25,6 +26,9 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.moves impor
 Data = Mapping[str, t.Any]
 
 MOVED, PLANNED, NOT_BEGUN = "moved", "planned", "not begun"
+WIDTH, HEIGHT = 160, 48
+"""The size of the drawing of a curve."""
+
 DEGREES = 4
 """The number of colour intensities of cells in the matrix."""
 
@@ -55,7 +59,32 @@ def moves(result: Data, *, plan_only: bool) -> dict[str, t.Any]:
             max(each.values()) > each["allocatable"] for node in nodes for each in (node["memory"], node["cores"])
         ),
         "matrix": matrix(rows),
+        "used": [_used(name, resources) for name, resources in used_of(result)],
+        "usage": result.get("usage") or {},
     }
+
+
+def _used(name: str, resources: Data) -> dict[str, t.Any]:
+    """Return what a node uses, with the lines of its curves."""
+    return {
+        "node": name,
+        "resources": [
+            {**each, "name": resource.replace("_", " "), "lines": lines(each["curve"])}
+            for resource, each in resources.items()
+        ],
+    }
+
+
+def lines(curve: Sequence[float | None]) -> list[str]:
+    """Return a curve of fractions as lines of SVG, WIDTH by HEIGHT: one for each part that is known."""
+    step = WIDTH / max(len(curve) - 1, 1)
+    parts: list[list[str]] = [[]]
+    for number, value in enumerate(curve):
+        if value is None:
+            parts.append([])
+        else:
+            parts[-1].append(f"{number * step:.1f},{HEIGHT * (1 - min(value, 1.0)):.1f}")
+    return [" ".join(part) for part in parts if part]
 
 
 def matrix(rows: Iterable[Data]) -> dict[str, t.Any]:

@@ -165,6 +165,23 @@ def test_pressure__moves_the_guest_that_causes_it(cluster: SimulatedCluster, con
     assert move["why"].startswith("pve1 had 60% cpu pressure (p95 of 24 h)")
 
 
+def test_metrics_of_the_site__are_used_instead_of_statistics(cluster: SimulatedCluster, controller: Controller) -> None:
+    nodes = {
+        "pve1": {"cpu": 0.3},
+        "pve2": {"cpu": [0.9, 0.95]},
+        "pve3": {"cpu": 0.1, "memory": 6000},
+        "other": {"cpu": 1},
+    }
+    guests = {"vm201": {"cpu": [0.9]}, "999": {"cpu": 1}}
+
+    result = balance(controller, balance={"by": "used", "metrics": {"nodes": nodes, "guests": guests}})
+
+    (move,) = result["moves"]
+    assert (move["vmid"], move["to"]) == (201, "pve3")
+    assert move["why"] == "pve2 used 95% CPU (p95 of 24 h); without vm201 50%; pve3 goes from 10% to 55%"
+    assert not {r["path"] for r in cluster.requests()} & {f"/nodes/{name}/rrddata" for name in nodes}
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -172,6 +189,14 @@ def test_pressure__moves_the_guest_that_causes_it(cluster: SimulatedCluster, con
         ({"balance": {"by": "used", "percentile": 0}}, "balance.percentile: 0"),
         ({"balance": {"by": "used", "hold": 90_000}}, "balance.hold: 90000 is more than the window"),
         ({"balance": {"margin": 0.1}, "margin": 0.1}, "balance.margin: is also given as margin"),
+        (
+            {"balance": {"by": "used", "metrics": {"nodes": {"pve1": {"cpu": [0.5, "much"]}}}}},
+            "balance.metrics.nodes.pve1.cpu[1]: 'much' is not valid, expected a number of at least 0",
+        ),
+        (
+            {"balance": {"by": "used", "metrics": {"nodes": {"pve1": {"load": 1}}}}},
+            "balance.metrics.nodes.pve1.load: is not possible, expected cpu, memory, cpu_pressure",
+        ),
         ({"balance": {"hold": 600}}, "balance.hold: has no effect with by: allocated"),
     ],
 )

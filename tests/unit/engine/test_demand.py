@@ -51,6 +51,7 @@ def test_slots__of_longer_samples_have_their_value() -> None:
 def test_curve_that_is_given__is_spread_over_the_window() -> None:
     assert GRID.stretched([1.0]) == (1.0,) * 4
     assert GRID.stretched([1.0, 2.0]) == (1.0, 1.0, 2.0, 2.0)
+    assert GRID.stretched([1.0, 3.0, None, 5.0, None, None, 0.0, 8.0]) == (2.0, 5.0, None, 4.0)
 
 
 def test_latest_slots__are_at_least_one() -> None:

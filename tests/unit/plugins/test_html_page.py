@@ -189,6 +189,21 @@ def test_result_without_moves__has_a_page() -> None:
     assert "<table" not in html_page(result)
 
 
+def test_use_of_nodes__is_drawn_hottest_first() -> None:
+    result = moves_result(12, 6)
+    quiet = {"cpu": {"before": 0.1, "peak": 0.6, "after": 0.5, "curve": [0.1, None, 0.2]}}
+    hot = {"cpu": {"before": 0.9, "peak": 0.9, "after": 0.6, "curve": [0.5, 1.0, 2.0]}}
+    result["usage"] = {"by": "used", "percentile": 95.0, "window": 86400.0, "nodes": {"pve1": quiet, "pve2": hot}}
+
+    page = html_page(result)
+
+    assert page.index("pve2, cpu") < page.index("pve1, cpu")
+    assert re.findall(r'<polyline points="(.*?)"', page) == [
+        "0.0,24.0 80.0,0.0 160.0,0.0", "0.0,43.2", "160.0,38.4",
+    ]  # fmt: skip
+    assert "10 &middot; 60 &middot; <b>50 %</b>" in page
+
+
 def test_names__are_in_natural_order() -> None:
     assert sorted(["pve10", "pve2", "a"], key=natural) == ["a", "pve2", "pve10"]
 

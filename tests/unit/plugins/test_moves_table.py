@@ -120,6 +120,23 @@ def test_table__of_a_plan_of_vms_has_the_moves_that_make_room() -> None:
     assert moves_table(document) == moves_table({"changed": True, "vm_plan": document}) == expected
 
 
+def test_table__has_what_nodes_use_the_hottest_first_and_few_that_do_not_change() -> None:
+    def used(before: float, after: float) -> dict[str, Any]:
+        return {"cpu": {"before": before, "peak": max(before, after), "after": after, "curve": []}}
+
+    nodes = {f"pve{number}": used(0.3 - number / 100, 0.3 - number / 100) for number in range(1, 8)}
+    nodes |= {"pve8": used(0.1, 0.4), "pve9": used(0.9, 0.6)}
+
+    lines = moves_table({"plan": plan(), "moves": [], "usage": {"nodes": nodes}})
+
+    assert lines[-8:-5] == [
+        "NODE  USED  BEFORE  PEAK  AFTER",
+        "pve9  cpu      90%   90%  60%",
+        "pve1  cpu      29%   29%  29%",
+    ]
+    assert (lines[-2], lines[-1]) == ("pve5  cpu      25%   25%  25%", "pve8  cpu      10%   40%  40%")
+
+
 @pytest.mark.parametrize("given", [None, [], {}, {"plan": {}}, {"plan": None}])
 def test_table__of_something_else_is_refused(given: Any) -> None:
     with pytest.raises(AnsibleFilterError, match="expected a plan"):

@@ -111,7 +111,9 @@ class UsedLoads:
     """What the nodes use, with the moves so far.
 
     Attributes:
-        hosts: the indexes of the nodes whose load is known.
+        size: the cores and the memory of each node.
+        curves: what each node of which that is known uses, by index and resource.
+        at_first, highest: the same before the first move, and at the peak.
     """
 
     def __init__(self, board: Board, wanted: Balance, usage: Usage) -> None:
@@ -119,13 +121,13 @@ class UsedLoads:
         self._wanted = wanted
         self._usage = usage
         self._resources = resources_of(wanted)
-        self._size = {node: usage.capacity.get(info.name, {}) for node, info in enumerate(board.nodes)}
+        self.size = {node: usage.capacity.get(info.name, {}) for node, info in enumerate(board.nodes)}
         self.curves: dict[int, dict[str, Curve]] = {}
         for node, info in enumerate(board.nodes):
             known = {
                 resource: curve
                 for resource, curve in usage.nodes.get(info.name, {}).items()
-                if resource in self._resources and size_of(resource, self._size[node])
+                if resource in self._resources and size_of(resource, self.size[node])
             }
             if known and info.node.online:
                 self.curves[node] = known
@@ -147,13 +149,13 @@ class UsedLoads:
 
     def fraction(self, node: int, resource: str, curve: Curve) -> float | None:
         """The percentile of a curve, as a fraction of the node."""
-        return fraction_of(curve, resource, self._size[node], self._wanted.percentile)
+        return fraction_of(curve, resource, self.size[node], self._wanted.percentile)
 
     def recently(self, node: int, resource: str) -> float:
         """The mean load of a node during the time for which an imbalance must have lasted."""
         curve = self.curves[node].get(resource, ())
         value = mean(curve[self._usage.grid.latest(self._wanted.hold)])
-        return 0.0 if value is None else value / size_of(resource, self._size[node])
+        return 0.0 if value is None else value / size_of(resource, self.size[node])
 
     def relief(self, item: Item, source: int, target: int) -> Relief | None:
         """What a move changes; None if the use of the item is not known."""
@@ -190,7 +192,7 @@ class UsedLoads:
         return one, two, three, four
 
     def _peak(self, node: int, curves: Curves) -> Peak:
-        return peak_of(curves, self._size[node], self._wanted) or Peak(0.0, self._resources[0])
+        return peak_of(curves, self.size[node], self._wanted) or Peak(0.0, self._resources[0])
 
     @staticmethod
     def _changed(curves: Curves, part: Curves, sign: int) -> dict[str, Curve]:
@@ -381,7 +383,7 @@ def _told(board: Board, loads: UsedLoads) -> dict[str, dict[str, UsedLoad]]:
                 before=loads.fraction(node, resource, before) or 0.0,
                 peak=loads.fraction(node, resource, loads.highest[node][resource]) or 0.0,
                 after=loads.fraction(node, resource, loads.curves[node][resource]) or 0.0,
-                curve=before,
+                curve=tuple(v if v is None else v / size_of(resource, loads.size[node]) for v in before),
             )
             for resource, before in loads.at_first[node].items()
         }

@@ -24,7 +24,6 @@ from ...demand import (
     MEMORY,
     MEMORY_PRESSURE,
     Curve,
-    Curves,
     Demand,
     Grid,
     is_known,
@@ -69,21 +68,15 @@ def grid_for(window: float, timeframe: Timeframe, now: float) -> Grid:
 
 def read_node_curves(
     reader: Reader, nodes: Iterable[str], timeframe: Timeframe, grid: Grid
-) -> tuple[dict[str, Curves], dict[str, dict[str, float]]]:
-    """Return the curves of the nodes, and their cores and memory. A curve is missing if less than half of it is known,
-    or if this user may not read it.
+) -> dict[str, dict[str, Curve]]:
+    """Return the curves of the nodes. A curve is missing if less than half of it is known, or if this user may not read
+    it.
     """
-    curves: dict[str, Curves] = {}
-    capacity: dict[str, dict[str, float]] = {}
 
     def read(name: str) -> list[Row]:
         return read_rows(reader, f"/nodes/{name}/rrddata", timeframe=timeframe.name, cf="AVERAGE") or []
 
-    for name, rows in in_parallel(read, nodes).items():
-        curves[name] = _curves(rows, _OF_NODE, timeframe, grid)
-        sizes = {CPU: _latest(rows, "maxcpu"), MEMORY: _latest(rows, "memtotal")}
-        capacity[name] = {resource: size for resource, size in sizes.items() if size}
-    return curves, capacity
+    return {name: _curves(rows, _OF_NODE, timeframe, grid) for name, rows in in_parallel(read, nodes).items()}
 
 
 def read_demands(
@@ -125,10 +118,6 @@ def _curves(
         if is_known(curve) if least is None else sum(v is not None for v in curve) >= least:
             found[resource] = curve
     return found
-
-
-def _latest(rows: Iterable[Row], key: str) -> float:
-    return next((float(row[key]) for row in reversed(list(rows)) if row.get(key)), 0.0)
 
 
 # --- what a row tells -------------------------------------------------------------------------------------------------

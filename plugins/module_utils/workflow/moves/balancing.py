@@ -9,11 +9,12 @@ import typing as t
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ...demand import ALLOCATED, PRESSURE, USED
+from ...demand import ALLOCATED, CPU, CPU_PRESSURE, IO_PRESSURE, MEMORY, MEMORY_PRESSURE, PRESSURE, USED, Curve, Stated
 from ...errors import InvalidRequest
+from ...model import MIB
 from ...plans import Balance, Plan
 from ...proxmox.inventory.usage import WEEK
-from ...proxmox.options.values import check_range
+from ...proxmox.options.values import check_range, invalid, number
 from ..options.common import Spec
 
 DEFAULTS: Mapping[str, Mapping[str, float]] = {
@@ -25,6 +26,15 @@ DEFAULTS: Mapping[str, Mapping[str, float]] = {
 
 EITHER = ("threshold", "margin", "cooldown")
 """What may be given as an option of the task, or within balance."""
+
+METRICS = {
+    "cpu": CPU,
+    "memory": MEMORY,
+    "cpu_pressure": CPU_PRESSURE,
+    "io_pressure": IO_PRESSURE,
+    "memory_pressure": MEMORY_PRESSURE,
+}
+"""The resources of which metrics may be given."""
 
 _RANGES: Mapping[str, tuple[float, float]] = {
     "threshold": (0, 1),
@@ -48,6 +58,7 @@ def balance_spec() -> Spec:
         "window": {"type": "int"},
         "hold": {"type": "int"},
         "above": {"type": "float"},
+        "metrics": {"type": "dict", "options": {"nodes": {"type": "dict"}, "guests": {"type": "dict"}}},
     }
 
 
@@ -75,12 +86,45 @@ def balance_of(params: Mapping[str, t.Any]) -> Balance:
         raise InvalidRequest(
             f"balance.{useless[0]}: has no effect with by: {ALLOCATED}, expected by: {USED} or {PRESSURE}"
         )
-    settings = Balance(**{**DEFAULTS[by], **given})
+    metrics = given.pop("metrics", None)
+    settings = Balance(**{**DEFAULTS[by], **given}, stated=None if metrics is None else stated_of(metrics))
     if "hold" not in given:
         settings = replace(settings, hold=min(settings.hold, settings.window))
     if settings.hold > settings.window:
         raise InvalidRequest(f"balance.hold: {settings.hold:g} is more than the window of {settings.window:g} seconds")
     return settings
+
+
+def stated_of(metrics: Mapping[str, t.Any]) -> Stated:
+    """What metrics state. Raises InvalidRequest, which names the value."""
+    return Stated(*(_each_of(metrics.get(kind) or {}, f"balance.metrics.{kind}") for kind in ("nodes", "guests")))
+
+
+def _each_of(entries: Mapping[t.Any, t.Any], where: str) -> dict[str, dict[str, Curve]]:
+    found: dict[str, dict[str, Curve]] = {}
+    for name, values in entries.items():
+        if not isinstance(values, Mapping):
+            raise invalid(f"{where}.{name}", values, f"a mapping with {', '.join(METRICS)}")
+        unknown = sorted(str(key) for key in values if key not in METRICS)
+        if unknown:
+            raise InvalidRequest(f"{where}.{name}.{unknown[0]}: is not possible, expected {', '.join(METRICS)}")
+        found[str(name)] = {
+            METRICS[key]: _values_of(value, key, f"{where}.{name}.{key}") for key, value in values.items()
+        }
+    return found
+
+
+def _values_of(value: t.Any, key: str, where: str) -> Curve:
+    values = value if isinstance(value, list) else [value]
+    if not values:
+        raise invalid(where, value, "a number, or a list of numbers")
+    factor = MIB if key == "memory" else 1
+    return tuple(
+        None
+        if each is None
+        else float(number(f"{where}[{index}]" if isinstance(value, list) else where, each, 0.0)) * factor
+        for index, each in enumerate(values)
+    )
 
 
 def usage_of(plan: Plan, wanted: Balance | None) -> dict[str, t.Any]:

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
-from ...demand import Curves, Demand, Usage, as_placed
+from ...demand import CPU, MEMORY, STATED, Curve, Curves, Demand, Grid, Stated, Usage, as_placed
 from ...engine.cache import ClusterState
 from ...engine.planner.calm import nodes_to_relieve
-from ...model import Guest
+from ...model import Guest, Node
 from ...plans import Balance
 from ...proxmox.api.reader import Reader
 from ...proxmox.inventory.usage import (
@@ -29,38 +30,65 @@ class Metering:
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._now: float | None = None
         self._timeframe: Timeframe | None = None
+        self._now = 0.0
+        self._names: Counter[str | None] = Counter()
         self._nodes: dict[str, Curves] = {}
-        self._capacity: dict[str, dict[str, float]] = {}
-        self._guests: dict[int, dict[str, Demand]] = {}
+        self._guests: dict[int, Mapping[str, Demand]] = {}
 
     def usage(self, state: ClusterState, wanted: Balance) -> Usage:
         """Return what nodes used, and what the guests use that may have to leave their node.
 
         Takes a request for each node that is online, one for each of them and kind of guests (the list of migrations),
-        and one for each running guest that was moved within the window or is on a node that is to be relieved.
+        and one for each running guest that was moved within the window or is on a node that is to be relieved. What the
+        user states is not read.
         """
-        reader, snapshot = self._reader, state.snapshot
-        if self._timeframe is None or self._now is None:
-            self._timeframe = timeframe_for(wanted.window, reader)
-            self._now = reader.server_time() or time.time()
+        snapshot, stated = state.snapshot, wanted.stated or Stated()
+        if self._timeframe is None:
+            self._timeframe = timeframe_for(wanted.window, self._reader)
+            self._now = self._reader.server_time() or time.time()
         grid = grid_for(wanted.window, self._timeframe, self._now)
-        due = [node.name for node in snapshot.nodes if node.online and node.name not in self._nodes]
-        curves, capacity = read_node_curves(reader, due, self._timeframe, grid)
-        self._nodes |= curves
-        self._capacity |= capacity
-        moved = departures(reader, snapshot, grid.start)
+        online = [node for node in snapshot.nodes if node.online]
+        self._nodes |= {node.name: _curves_of(node, stated, grid) for node in online if node.name in stated.nodes}
+        due = [node.name for node in online if node.name not in self._nodes]
+        self._nodes |= read_node_curves(self._reader, due, self._timeframe, grid)
+        moved = departures(self._reader, snapshot, grid.start)
         running = {guest.vmid: guest for guest in state if guest.running and guest.vmid > 0}
-
-        def read(guests: Iterable[Guest]) -> None:
-            unread = [guest for guest in guests if guest.vmid not in self._guests]
-            self._guests.update(read_demands(reader, unread, self._timeframe or Timeframe("hour", 60), grid))
-
-        read(running[vmid] for vmid in sorted({each.vmid for each in moved} & running.keys()))
+        self._names = Counter(guest.name for guest in state)
+        self._learn((running[vmid] for vmid in sorted({each.vmid for each in moved} & running.keys())), stated, grid)
         places = {vmid: guest.node for vmid, guest in running.items()}
+        capacity = {node.name: {CPU: node.cores, MEMORY: node.memory} for node in online}
         nodes = as_placed(self._nodes, self._guests, places, moved, grid)
-        usage = Usage(grid, nodes, self._capacity, self._guests)
-        full = set(nodes_to_relieve(usage, wanted))
-        read(guest for guest in running.values() if guest.node in full)
-        return Usage(grid, nodes, self._capacity, dict(self._guests))
+        full = set(nodes_to_relieve(Usage(grid, nodes, capacity), wanted))
+        self._learn((guest for guest in running.values() if guest.node in full), stated, grid)
+        return Usage(grid, nodes, capacity, dict(self._guests))
+
+    def _learn(self, guests: Iterable[Guest], stated: Stated, grid: Grid) -> None:
+        """Add the demand of guests: as stated, else as measured."""
+        due = {guest.vmid: guest for guest in guests if guest.vmid not in self._guests}
+        for vmid, guest in due.items():
+            named = stated.guests.get(guest.name or "") if self._names[guest.name] == 1 else None
+            given = stated.guests.get(str(vmid)) or named
+            if given:
+                self._guests[vmid] = _stated_demands(guest, given, grid)
+        unread = [guest for vmid, guest in due.items() if vmid not in self._guests]
+        if self._timeframe is not None:
+            self._guests |= read_demands(self._reader, unread, self._timeframe, grid)
+
+
+def _curves_of(node: Node, stated: Stated, grid: Grid) -> Curves:
+    return {
+        resource: _scaled(grid.stretched(values), node.cores if resource == CPU else 1)
+        for resource, values in stated.nodes[node.name].items()
+    }
+
+
+def _stated_demands(guest: Guest, given: Mapping[str, Curve], grid: Grid) -> dict[str, Demand]:
+    return {
+        resource: Demand(STATED, _scaled(grid.stretched(values), guest.cores if resource == CPU else 1))
+        for resource, values in given.items()
+    }
+
+
+def _scaled(curve: Curve, factor: float) -> Curve:
+    return tuple(None if value is None else value * factor for value in curve)
