@@ -182,13 +182,15 @@ def test_setup_of_a_list__makes_what_fits_together(set_up: SetUp, cluster: Simul
         awx_vms=VMS["qemu_vms"],
         awx_vms_options=VMS["qemu_options"],
         awx_ledger="postgresql://scheduler@db/scheduler",
+        awx_balance_schedule="DTSTART:20260101T000000Z RRULE:FREQ=HOURLY;INTERVAL=1",
     )
     templates, workflows = named(calls["job_template"]), named(calls["workflow_job_template"])
     for template in templates.values():
         assert (PLAYBOOKS.parent / template["playbook"]).is_file()
         assert template["allow_simultaneous"] is True
     assert templates["remove the list"]["job_type"] == "check"
-    assert [each["unified_job_template"] for each in calls["schedule"]] == ["Proxmox: compare the list"]
+    scheduled = {short(each["unified_job_template"]) for each in calls["schedule"]}
+    assert scheduled == {"compare the list", "balance by use"} <= templates.keys()
     (source,) = calls["inventory_source"]
     path = PLAYBOOKS.parent / source["source_path"]
     assert yaml.safe_load(path.read_text(encoding="utf-8"))["plugin"] == "qemu_scheduler.proxmox.cluster"
