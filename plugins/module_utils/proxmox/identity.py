@@ -28,7 +28,7 @@ from __future__ import annotations
 import enum
 import re
 import typing as t
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ..errors import NotTheSameGuest
 from ..foreign_text import visible
@@ -38,8 +38,8 @@ from .api.reader import Reader
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CTIME = re.compile(r"(?:^|,)ctime=(\d{1,18})(?:,|$)")
 _UUID_OF_SMBIOS = re.compile(r"(?:^|,)uuid=([^,]*)")
-MARKS = frozenset({"smbios1", "vmgenid"})
-"""The options that set marks of a guest's creation."""
+MARKS: Mapping[str, str] = {"smbios1": "uuid", "vmgenid": "vmgenid"}
+"""The options that set marks of a guest's creation, and the marks."""
 
 _TEXTS = ("name", "node", "kind", "uuid", "vmgenid", "digest")
 
@@ -88,12 +88,12 @@ def compare(planned: Identity, found: Identity) -> Sameness:
     return Sameness.SAME if known else Sameness.UNKNOWN
 
 
-def is_changed_by_us(before: Identity, now: Identity) -> bool:
+def is_changed_by_us(before: Identity, now: Identity, touched: Collection[str]) -> bool:
     """Tell whether a change of the config that we have made explains every difference between two identities.
 
-    It may set another UUID or generation, and it changes the digest, which is all that unmarked guests have.
+    It may set the marks that are touched, and it changes the digest, which is all that unmarked guests have.
     """
-    kept = ("name", "kind", "ctime", "is_marked")
+    kept = {"name", "kind", "ctime", "is_marked", *(key for option, key in MARKS.items() if option not in touched)}
     return all(getattr(before, key) == getattr(now, key) for key in kept)
 
 

@@ -65,17 +65,19 @@ class GuestWriter:
         self._digest = digest
         self._is_fresh = is_fresh
         self._looks_different = False
+        self._touched: set[str] = set()
 
     def look(self, node: str) -> dict[str, t.Any]:
         """Read the guest's config on node, prove by it that it is the guest that is meant, and return it."""
         config: dict[str, t.Any] = self._session.get(f"{self._path(node)}/config")
         found = identity_of(config, node, self.identity.kind)
-        if not (self._looks_different and is_changed_by_us(self.identity, found)):
+        if not (self._looks_different and is_changed_by_us(self.identity, found, self._touched)):
             require_same(self.vmid, self.identity, found)
         self._check(config)
         # What an own change has made of the guest counts from now on.
         self.identity = found
         self._looks_different, self._digest = False, config.get("digest")
+        self._touched.clear()
         return config
 
     # --- its config and its disks ---
@@ -213,8 +215,8 @@ class GuestWriter:
 
     def _note_change(self, changes: Mapping[str, t.Any]) -> None:
         """Note that the guest may look different now because of a write that was sent."""
-        touched = MARKS & {*changes, *str(changes.get("delete", "")).split(",")}
-        self._looks_different = self._looks_different or bool(touched) or not self.identity.is_marked
+        self._touched |= MARKS.keys() & {*changes, *str(changes.get("delete", "")).split(",")}
+        self._looks_different = self._looks_different or bool(self._touched) or not self.identity.is_marked
 
     def _follow(self, upid: str | None) -> TaskResult | None:
         return self._tasks.wait(upid) if upid else None

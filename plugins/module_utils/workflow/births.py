@@ -19,17 +19,35 @@ from .options.entries import Entry
 
 
 def is_another(reader: Reader, reservation: Reservation, found: Identity) -> bool:
-    """Whether a guest is certainly not the one that a reservation is about.
+    """Whether a guest is not the one that a reservation is about, or does not look like it in every respect.
 
     A VM whose creation was not followed to its end is known by the task of its creation only. The end of that task is
     read only then: an unchanged run after a creation costs no further request.
     """
-    if reservation.identity is not None:
-        return compare(reservation.identity, found) is Sameness.OTHER
+    known = reservation.identity
+    if known is None:
+        try:
+            return bool(reservation.task) and _is_made_by_others(
+                reader, reservation, Upid.parse(reservation.task), found
+            )
+        except UNREADABLE:
+            return False
+    sameness = compare(known, found)
+    if sameness is Sameness.UNKNOWN:
+        # It was rolled back or restored, or is a clone of the same template that its owner has made look like it.
+        return known.is_marked and not reservation.source and reservation.phase == "binding"
+    return sameness is Sameness.OTHER and not _has_its_time(reservation, known, found)
+
+
+def _has_its_time(reservation: Reservation, known: Identity, found: Identity) -> bool:
+    """Whether a VM was made when the one was that a reservation is about: nobody else used its VMID then. For a clone
+    or a restored VM, the time is that of its source.
+    """
     try:
-        return bool(reservation.task) and _is_made_by_others(reader, reservation, Upid.parse(reservation.task), found)
+        is_new = Upid.parse(reservation.task).type == "qmcreate"
     except UNREADABLE:
         return False
+    return is_new and known.ctime is not None and (known.kind, known.ctime) == (found.kind, found.ctime)
 
 
 def check_birth(
@@ -39,7 +57,7 @@ def check_birth(
     guest: Guest,
     config: Mapping[str, t.Any],
 ) -> None:
-    """Raise NotTheSameGuest if a VM has the VMID and the name of one that was created, and is certainly another.
+    """Raise NotTheSameGuest if a VM has the VMID and the name of one that was created, and is another one, or may be.
 
     It may seem to be unfinished: its owner writes its notes.
     """
@@ -49,8 +67,8 @@ def check_birth(
         if not is_asked or entry.adopt or not is_another(reader, each, found):
             continue
         raise NotTheSameGuest(
-            f"{entry.label}: VMID {guest.vmid} belongs to another VM than the one that was created: found "
-            f"{named(found)}, with which nothing was done; if it is the requested VM, set adopt=true",
+            f"{entry.label}: VMID {guest.vmid} belongs to another VM than the one that was created, or that was rolled "
+            f"back since: found {named(found)}, with which nothing was done; if it is the requested VM, set adopt=true",
             vmid=guest.vmid,
             planned=None if each.identity is None else as_json(each.identity),
             found=as_json(found),

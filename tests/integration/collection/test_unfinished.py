@@ -222,10 +222,13 @@ def test_vm_that_has_the_vmid_of_one_whose_run_was_killed__is_not_finished(
     controller.schedule(adopt=True, **options)
 
 
+@pytest.mark.parametrize("copied", [("meta",), ("meta", "smbios1")])
 def test_vm_that_has_the_vmid_of_an_unfinished_clone__is_not_finished(
-    controller: Controller, cluster: SimulatedCluster
+    controller: Controller, cluster: SimulatedCluster, copied: tuple[str, ...]
 ) -> None:
-    """All clones of a template share their time of creation: the killed run has noted the identity of its own."""
+    """All clones of a template share their time of creation, and the owner of one may give it another UUID: the killed
+    run has noted the identity of its own.
+    """
     cluster.fault(method="PUT", path="/resize$", task_seconds=20, count=1)
     module = controller.start("qemu_schedule", state="started", **CLONE)
     until(lambda: sent(cluster, "PUT", "/resize"))
@@ -233,13 +236,30 @@ def test_vm_that_has_the_vmid_of_an_unfinished_clone__is_not_finished(
     config = guest_of(cluster)["config"]
     cluster.advance(30)
     use_again(cluster, int(guest_of(cluster)["vmid"]), "web-1", status="stopped", config={
-        "meta": config["meta"], "description": MARK,
+        **{key: config[key] for key in copied}, "description": MARK,
     })  # fmt: skip
     cluster.advance(30)
 
     controller.fail("NotTheSameGuest", state="started", **CLONE)
 
     assert writes_to(cluster, int(guest_of(cluster)["vmid"])) == []
+
+
+@both_versions
+def test_new_vm_whose_marks_were_all_set_again__is_still_the_same(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    """The killed run has noted its identity. No other VM was made under its VMID at its time."""
+    options = {**IMPORT, "state": "started"}
+    cluster.fault(method="PUT", path="/resize$", task_seconds=20, count=1)
+    module = controller.start("qemu_schedule", **options)
+    until(lambda: sent(cluster, "PUT", "/resize"))
+    module.kill()
+    other = "22222222-2222-4333-8444-555555555555"
+    cluster.set_guest(int(guest_of(cluster)["vmid"]), config={"smbios1": f"uuid={other}", "vmgenid": other})
+    cluster.advance(30)
+
+    assert controller.schedule(**options)["vms"][0]["actions"] == ["finish", "start"]
 
 
 def test_what_was_decided_for_a_clone__outlives_its_run(controller: Controller, cluster: SimulatedCluster) -> None:

@@ -61,6 +61,11 @@ def test_drain__never_moves_a_guest_as_the_one_that_had_its_vmid(
     assert (moved["outcome"], moved["name"]) == ("moved", "payroll")
     assert on(cluster, "pve1") == set()
 
+    back = controller.run("node_drain", name=["pve1"], state="active")
+
+    assert not back.get("warnings"), back["warnings"]
+    assert taken[0] in on(cluster, "pve1"), "the guest that had taken the VMID was there, too"
+
 
 @both_versions
 def test_drain__that_is_not_to_plan_again_fails_and_names_both(

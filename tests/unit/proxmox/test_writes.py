@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import typing as t
 from collections.abc import Iterator
 
@@ -277,6 +278,27 @@ def test_uuid_that_we_have_changed__is_still_that_of_the_same_guest(failure: Exc
     cluster.config = {**planned, "smbios1": "uuid=33333333-2222-4333-8444-555555555555"}
     with pytest.raises(NotTheSameGuest):
         guest.command("pve1", "stop", {})
+
+
+@pytest.mark.parametrize(
+    ("changes", "seen", "refused"),
+    [
+        ({"smbios1": "uuid=22222222-2222-4333-8444-555555555555"}, {"smbios1", "vmgenid"}, True),
+        ({"smbios1": "uuid=22222222-2222-4333-8444-555555555555"}, {"smbios1"}, False),
+        ({"vmgenid": "1"}, {"vmgenid"}, False),
+        ({"vmgenid": "1"}, {"smbios1", "vmgenid"}, True),
+    ],
+)
+def test_mark_that_we_have_not_changed__stays(changes: dict[str, str], seen: set[str], refused: bool) -> None:
+    """A clone of the same template has the same time, and its owner may give it the same name."""
+    other = {"smbios1": "uuid=22222222-2222-4333-8444-555555555555", "vmgenid": "22222222-2222-4333-8444-666666666666"}
+    cluster = Cluster(APP)
+    guest = writer(cluster, APP)
+    guest.configure("pve1", changes)
+    cluster.config = {**APP, **{key: other[key] for key in seen}}
+
+    with pytest.raises(NotTheSameGuest) if refused else contextlib.nullcontext():
+        guest.command("pve1", "start", {})
 
 
 def test_other_changes_of_ours__explain_no_other_uuid() -> None:

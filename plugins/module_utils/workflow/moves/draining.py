@@ -13,7 +13,7 @@ from ...engine.standing_rules import ignored, unpinned
 from ...engine.texts import known, listed
 from ...errors import CollectionError, GoalsNotReached, InvalidRequest, PermissionDenied
 from ...model import Guest, Identity, Snapshot
-from ...plans import Goals
+from ...plans import Goals, Plan
 from ...proxmox.api.failures import UNREADABLE
 from ...proxmox.api.reader import in_parallel
 from ...proxmox.api.session import Session
@@ -63,7 +63,15 @@ def drain_nodes(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable
         drain = Drain(access, names, wanted)
         look = live_look(access, drain.goals, drain.view)
         run = PlanRun(
-            access, profiles, default, options, look, view=drain.view, progress=progress, objection=drain.objection
+            access,
+            profiles,
+            default,
+            options,
+            look,
+            view=drain.view,
+            progress=progress,
+            objection=drain.objection,
+            announce=drain.remember,
         )
         outcome = run.prepare(wait=not check_mode)
         error = failure_of(outcome, drain.complaint) if check_mode else _carry_out(drain, run, outcome)
@@ -181,6 +189,7 @@ class Drain:
         self._marks = DrainMarks(access.writer())
         self._returning: dict[str, dict[int, str]] | None = None
         self._guests: dict[str, dict[int, Guest]] = {}
+        self._remembered: dict[str, dict[int, Identity]] = {}
         self._marked: frozenset[str] = frozenset()
 
     @property
@@ -272,8 +281,19 @@ class Drain:
             return
         for name in self._names:
             if name not in self._marked or self._guests[name]:
-                guests = self._identified(self._guests[name], identities)
+                guests = self._remembered[name] = self._identified(self._guests[name], identities)
                 self.remarked |= self._marks.set(name, guests, marked=name in self._marked)
+
+    def remember(self, plan: Plan) -> None:
+        """Add the guests to the marks that a plan moves away and that were not there when the drain began: one that
+        came to the node since, or has taken the VMID of another guest.
+        """
+        moved = [guest for move in plan.moves for guest in move.identities.items()]
+        for name, there in self._remembered.items():
+            new = {vmid: found for vmid, found in moved if found.node == name and there.get(vmid) != found}
+            if new:
+                there.update(new)
+                self.remarked |= self._marks.set(name, new, marked=True)
 
     def end(self, outcome: Outcome) -> None:
         """Remove the marks of nodes that are active again and have their guests back. The others stay, with the guests

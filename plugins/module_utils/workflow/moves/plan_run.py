@@ -56,9 +56,10 @@ class PlanRun:
         view: View = as_it_is,
         progress: Callable[[MoveStep], None] = lambda step: None,
         objection: Objection = no_objection,
+        announce: Callable[[Plan], None] = lambda plan: None,
     ) -> None:
         """view is how the plan looks at the cluster; objection says why a guest is not the one that the goals are
-        about.
+        about. announce is called right before a plan is carried out.
         """
         self._access = access
         self._profile = profiles[default_profile]
@@ -67,6 +68,7 @@ class PlanRun:
         self._look = look
         self._view = view
         self._progress = progress
+        self._announce = announce
         self._stop = Stop()
         self._fruitless = 0
         self._patience = options.timeout
@@ -156,6 +158,7 @@ class PlanRun:
             self._stop.check()
             if outcome.last.moves:
                 number = max(move.id for move in outcome.last.moves)
+                self._announce(outcome.last)
                 outcome.carried_out.append(outcome.last)
                 try:
                     reports = executor.execute(outcome.last)
