@@ -377,6 +377,17 @@ class MoveFailed(CollectionError):
     code = "MoveFailed"
 
 
+class TourRefused(CollectionError):
+    """Nodes cannot be maintained one after the other: something would be in the way of at least one of them. Nothing
+    was moved.
+
+    Cure: C(refused) in the result states for each reason the node, and what would cure it. Known problems that the
+    maintenance may ignore can be named in C(accept).
+    """
+
+    code = "TourRefused"
+
+
 class GoalsNotReached(CollectionError):
     """The goals of a plan cannot be reached, or were reached only in part: guests remain on nodes that they should
     leave.

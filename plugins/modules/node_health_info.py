@@ -27,6 +27,14 @@ options:
     elements: str
     required: true
     aliases: [node]
+  accept:
+    description:
+      - Names of problems that are known, and do not make a node unhealthy. RV(nodes.problem_names) has them.
+      - The part before a colon is enough, and stands for all problems of this kind, such as V(storage).
+    type: list
+    elements: str
+    default: []
+    version_added: 1.1.0
   wait:
     description:
       - Maximum time to wait until all nodes are healthy, in seconds. V(0) checks once.
@@ -78,6 +86,15 @@ nodes:
       type: list
       elements: str
       sample: [service pvestatd is dead, storage nfs-1 is not active]
+    problem_names:
+      description: The names of these problems, in the same order, for O(accept).
+      type: list
+      elements: str
+      sample: ["service:pvestatd", "storage:nfs-1"]
+    accepted:
+      description: What is wrong, and was accepted.
+      type: list
+      elements: str
     unchecked:
       description: Checks that could not be made, each with the reason.
       type: list
@@ -112,6 +129,7 @@ def argument_spec() -> dict[str, dict[str, t.Any]]:
     return {
         **connection_argument_spec(),
         "name": {"type": "list", "elements": "str", "required": True, "aliases": ["node"]},
+        "accept": {"type": "list", "elements": "str", "default": []},
         "wait": {"type": "int", "default": 0},
     }
 

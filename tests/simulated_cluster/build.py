@@ -51,6 +51,8 @@ def build(data: dict[str, Any], *, version: str | None = None, time_scale: float
             cluster.mappings[kind][entry["id"]] = {key: value for key, value in entry.items() if key != "id"}
     _ha(cluster, data.get("ha") or {})
     cluster.ceph_health = data.get("ceph")
+    cluster.ceph_pools = list(data.get("ceph_pools") or [])
+    cluster.qdevice = dict(data.get("qdevice") or {})
     cluster.start()
     return cluster
 
@@ -59,6 +61,7 @@ def _nodes(cluster: Cluster, entries: list[dict[str, Any]]) -> None:
     now = cluster.clock.now()
     for number, entry in enumerate(entries, start=1):
         values = {key: value for key, value in entry.items() if key not in ("memory", "disk", "load")}
+        values.setdefault("kernel", "6.14.8-2-pve" if cluster.modern else "6.8.12-8-pve")
         node = Node(number=number, memory=int(entry["memory"]) * MIB, **values)
         node.load = described(entry.get("load") or {}, now)
         node.disk = int(float(entry.get("disk", 64)) * GIB)

@@ -219,7 +219,8 @@ class SimulatedCluster:
         self._control("DELETE", "/faults")
 
     def set_node(self, name: str, **state: Any) -> None:
-        """``online``, ``maintenance``, ``cpu_use``, ``memory_use``, ``load``, ``dead_services``, ``clock_offset``.
+        """``online``, ``maintenance``, ``cpu_use``, ``memory_use``, ``load``, ``dead_services``, ``clock_offset``,
+        ``updates``, ``kernel``, ``kernels``.
 
         With ``known=False``, the other nodes notice it later by themselves.
         """

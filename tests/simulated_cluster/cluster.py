@@ -99,6 +99,8 @@ class Cluster:
         self.quorate = True
         self.ceph_health: dict[str, Any] | None = None
         self.ceph_flags: set[str] = set()
+        self.ceph_pools: list[dict[str, Any]] = []
+        self.qdevice: dict[str, str] = {}
         self.access = Access(version)
         self.tickets = Tickets()
         self.tasks = Tasks(self.clock)

@@ -102,6 +102,7 @@ class Control:
             ],
             "ha": {"resources": cluster.ha.resources, "groups": cluster.ha.groups, "rules": cluster.ha.rules},
             "ceph_flags": sorted(cluster.ceph_flags),
+            "options": cluster.options,
             "pools": {name: sorted(pool["vms"]) for name, pool in cluster.access.pools.items()},
             "running_tasks": [task.upid for task in cluster.tasks.recent() if task.running],
         }
@@ -127,7 +128,8 @@ class Control:
         node = self._cluster.nodes[request.match_info["name"]]
         self._cluster.statistics_settle()
         now = self._cluster.clock.now()
-        known = {"online", "maintenance", "cpu_use", "memory_use", "load", "known", "dead_services", "clock_offset"}
+        known = {"online", "maintenance", "cpu_use", "memory_use", "load", "known", "dead_services", "clock_offset",
+                 "updates", "kernel", "kernels"}
         _only(body, known)
         if "load" in body:
             node.load = described(body["load"], now)
@@ -153,6 +155,8 @@ class Control:
                 setattr(node, key, float(body[key]))
         node.clock_offset = float(body.get("clock_offset", node.clock_offset))
         node.dead_services = list(body.get("dead_services", node.dead_services))
+        node.updates = list(body.get("updates", node.updates))
+        node.kernel, node.kernels = body.get("kernel", node.kernel), list(body.get("kernels", node.kernels))
         self._cluster.ha.manager.nudge()
 
     def set_storage(self, request: web.Request, body: dict[str, Any]) -> None:

@@ -18,11 +18,12 @@ from .recorded import from_recorded, is_recorded
 TOP = {
     "version", "cluster", "next_id", "nodes", "storages", "guests", "pools", "mappings", "ha", "users", "tokens",
     "acl", "roles", "options", "isos", "images", "snippets", "backups", "backup_jobs", "timing", "tick", "generate",
-    "ceph", "replication",
+    "ceph", "ceph_pools", "qdevice", "replication",
 }
 NODE = {
     "name", "cores", "memory", "online", "maintenance", "cpu_use", "memory_use", "pressure", "disk", "bridges", "vnets",
     "cpu", "pci", "usb", "dead_services", "clock_offset", "dbus_vmstate", "load",
+    "votes", "updates", "kernel", "kernels",
 }
 CPU = {"vendor", "model", "models", "flags", "machine", "machines"}
 STORAGE = {"name", "type", "shared", "nodes", "content", "size", "used", "reserved", "enabled", "options"}

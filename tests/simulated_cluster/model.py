@@ -42,7 +42,9 @@ class Node:
 
     ``pressure`` has the percentages of time in which something waited for cpu, io and memory; ``dead_services`` are
     services that do not run; ``clock_offset`` is how many seconds the node's clock is ahead of the others';
-    ``dbus_vmstate`` is whether the node has what carries connections over in a live migration.
+    ``dbus_vmstate`` is whether the node has what carries connections over in a live migration. ``votes`` are its votes
+    in corosync, ``updates`` the packages that have updates, ``kernels`` the releases of the kernels that are installed
+    besides ``kernel``, which runs.
     """
 
     name: str
@@ -58,6 +60,10 @@ class Node:
     dead_services: list[str] = field(default_factory=list)
     clock_offset: float = 0.0
     dbus_vmstate: bool = True
+    votes: int = 1
+    updates: list[str] = field(default_factory=list)
+    kernel: str = ""
+    kernels: list[str] = field(default_factory=list)
     disk: int = 64 * 1024**3
     bridges: list[str] = field(default_factory=lambda: ["vmbr0"])
     vnets: list[str] = field(default_factory=list)

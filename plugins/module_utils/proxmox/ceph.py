@@ -5,8 +5,13 @@
 
 from __future__ import annotations
 
+import typing as t
+from collections.abc import Collection, Mapping
+
 from ..errors import ApiError
+from .api.reader import Reader
 from .api.session import Session
+from .inventory.rows import Row
 
 FLAGS = (
     "nobackfill", "nodeep-scrub", "nodown", "noin", "noout", "norebalance", "norecover", "noscrub", "notieragent",
@@ -35,3 +40,36 @@ def is_set(session: Session, flag: str) -> bool | None:
 def set_flag(session: Session, flag: str, value: bool) -> None:
     """Set the flag, or clear it."""
     session.put(f"/cluster/ceph/flags/{flag}", {"value": int(value)})
+
+
+def pools_that_stop(reader: Reader, node: str, away: int) -> list[str]:
+    """Return the pools that allow no reads and writes while so many hosts are away, each with the reason; nothing
+    without Ceph. One request to a node.
+    """
+    try:
+        rows: list[Row] = reader.get(f"/nodes/{node}/ceph/pool")
+    except ApiError as error:
+        if lacks_ceph(error):
+            return []
+        raise
+    return [
+        f"pool {row.get('pool_name')} has size {row['size']} and min_size {row['min_size']}"
+        for row in rows
+        if int(row.get("size") or 0) - away < int(row.get("min_size") or 0)
+    ]
+
+
+def monitors_lost(reader: Reader, nodes: Collection[str]) -> list[str]:
+    """Return the nodes without whose monitor Ceph has no majority of monitors; nothing without Ceph. One request.
+
+    Proxmox VE gives a monitor the name of its node.
+    """
+    try:
+        status: Mapping[str, t.Any] = reader.get("/cluster/ceph/status")
+    except ApiError as error:
+        if lacks_ceph(error):
+            return []
+        raise
+    there = {str(name) for name in status.get("quorum_names") or ()}
+    known = {str(row.get("name")) for row in (status.get("monmap") or {}).get("mons") or ()} or there
+    return [name for name in nodes if name in there and 2 * (len(there) - 1) <= len(known)]

@@ -26,19 +26,28 @@ _CEPH_FLAGS = "OSDMAP_FLAGS"
 """The check of Ceph that reports flags such as noout, which maintenance sets on purpose."""
 
 
+class Problem(t.NamedTuple):
+    """What is wrong, as a sentence part, with a name that stays the same as long as it lasts."""
+
+    name: str
+    text: str
+
+
 @dataclass(slots=True)
 class NodeHealth:
     """The health of one node.
 
     Attributes:
-        problems: what is wrong, in sentence parts; a healthy node has none.
+        problems: what is wrong; a healthy node has none.
+        accepted: what is wrong, and was accepted.
         unchecked: what could not be read, and why.
         uptime: seconds since it booted; None when that could not be read.
         version: its release of pve-manager, for example C(9.2.1).
     """
 
     name: str
-    problems: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    accepted: list[Problem] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
     uptime: int | None = None
     version: str | None = None
@@ -47,9 +56,17 @@ class NodeHealth:
     def healthy(self) -> bool:
         return not self.problems
 
+    def accept(self, names: Collection[str]) -> None:
+        """Accept the problems with these names, or with names that begin with one of them and a colon."""
+        known = [each for each in self.problems if {each.name, each.name.partition(":")[0]} & set(names)]
+        self.problems = [each for each in self.problems if each not in known]
+        self.accepted += known
 
-def read_health(reader: Reader, names: Collection[str]) -> list[NodeHealth]:
+
+def read_health(reader: Reader, names: Collection[str], accept: Collection[str] = ()) -> list[NodeHealth]:
     """Return the health of the named nodes, in their order: three calls, and four more for each node that is online.
+
+    accept are the names of problems that do not make a node unhealthy.
 
     Raises InvalidRequest for a name that no node has, and what reading the list of nodes raises.
     """
@@ -62,7 +79,7 @@ def read_health(reader: Reader, names: Collection[str]) -> list[NodeHealth]:
             )
     shared = NodeHealth("")
     if any(row.get("type") == "cluster" and row.get("quorate") == 0 for row in members):
-        shared.problems.append("the cluster has no quorum")
+        shared.problems.append(Problem("quorum", "the cluster has no quorum"))
     managers: dict[str, str] = {}
     with _noting(shared, "HA"):
         managers = _ha_managers(reader)
@@ -70,17 +87,19 @@ def read_health(reader: Reader, names: Collection[str]) -> list[NodeHealth]:
         shared.problems.extend(_ceph(reader))
 
     def check(name: str) -> NodeHealth:
-        found = NodeHealth(name, list(shared.problems), list(shared.unchecked))
+        found = NodeHealth(name, list(shared.problems), unchecked=list(shared.unchecked))
         if not online[name]:
-            found.problems.append("it is offline")
+            found.problems.append(Problem("offline", "it is offline"))
+            found.accept(accept)
             return found
         if "dead" in managers.get(name, ""):
-            found.problems.append("its HA manager does not answer")
+            found.problems.append(Problem("ha", "its HA manager does not answer"))
         with _noting(found, "status"):
             _read_status(reader, found)
         for subject, problems in _CHECKS.items():
             with _noting(found, subject):
                 found.problems.extend(problems(reader, name))
+        found.accept(accept)
         return found
 
     results = in_parallel(check, names)
@@ -95,7 +114,7 @@ def _noting(found: NodeHealth, subject: str) -> Iterator[None]:
     except (ApiError, PermissionDenied) as error:
         found.unchecked.append(f"{subject}: {error.message}")
     except ConnectionFailed as error:
-        found.problems.append(f"{subject}: {error.message}")
+        found.problems.append(Problem("connection", f"{subject}: {error.message}"))
 
 
 def _read_status(reader: Reader, found: NodeHealth) -> None:
@@ -106,32 +125,32 @@ def _read_status(reader: Reader, found: NodeHealth) -> None:
     found.version = parts[1] if len(parts) > 1 else None
 
 
-def _services(reader: Reader, node: str) -> Iterator[str]:
+def _services(reader: Reader, node: str) -> Iterator[Problem]:
     """Yield services that should run and do not; those that are not installed or not enabled are left out."""
     rows: list[Row] = reader.get(f"/nodes/{node}/services")
     for row in rows:
         expected = row.get("service") in SERVICES and row.get("unit-state", "enabled") in ("enabled", "unknown")
         if expected and row.get("state") != "running":
-            yield f"service {row['service']} is {row.get('state')}"
+            yield Problem(f"service:{row['service']}", f"service {row['service']} is {row.get('state')}")
 
 
-def _storages(reader: Reader, node: str) -> Iterator[str]:
+def _storages(reader: Reader, node: str) -> Iterator[Problem]:
     """Yield storages that are enabled on the node but not active."""
     rows: list[Row] = reader.get(f"/nodes/{node}/storage", enabled=1)
     for row in rows:
         if not row.get("active"):
-            yield f"storage {row['storage']} is not active"
+            yield Problem(f"storage:{row['storage']}", f"storage {row['storage']} is not active")
 
 
-def _clock(reader: Reader, node: str) -> Iterator[str]:
+def _clock(reader: Reader, node: str) -> Iterator[Problem]:
     answer: Mapping[str, t.Any] = reader.get(f"/nodes/{node}/time")
     reference = reader.server_time()
     difference = abs(answer["time"] - reference) if reference is not None else 0.0
     if difference > CLOCK_TOLERANCE:
-        yield f"its clock differs by {difference:.0f} s"
+        yield Problem("clock", f"its clock differs by {difference:.0f} s")
 
 
-_CHECKS: Mapping[str, Callable[[t.Any, str], Iterable[str]]] = {
+_CHECKS: Mapping[str, Callable[[t.Any, str], Iterable[Problem]]] = {
     "services": _services,
     "storages": _storages,
     "time": _clock,
@@ -144,7 +163,7 @@ def _ha_managers(reader: Reader) -> dict[str, str]:
     return {str(row["node"]): str(row.get("status", "")) for row in rows if row.get("type") == "lrm" and "node" in row}
 
 
-def _ceph(reader: Reader) -> Iterator[str]:
+def _ceph(reader: Reader) -> Iterator[Problem]:
     """Yield the warnings of Ceph, apart from flags. A cluster without Ceph answers with an error."""
     try:
         answer: Mapping[str, t.Any] = reader.get("/cluster/ceph/status")
@@ -156,6 +175,6 @@ def _ceph(reader: Reader) -> Iterator[str]:
     checks: Mapping[str, t.Any] = health.get("checks") or {}
     for name in sorted(set(checks) - {_CEPH_FLAGS}):
         summary = (checks[name].get("summary") or {}).get("message", "")
-        yield f"Ceph reports {name}: {summary}"
+        yield Problem(f"ceph:{name}", f"Ceph reports {name}: {summary}")
     if not checks and health.get("status") not in (None, "HEALTH_OK"):
-        yield f"Ceph reports {health['status']}"
+        yield Problem(f"ceph:{health['status']}", f"Ceph reports {health['status']}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 import typing as t
 from collections.abc import Mapping
-from dataclasses import asdict
 
 from ..errors import ApiError, ConnectionFailed
 from ..proxmox.api.session import Session
@@ -34,14 +33,27 @@ def health_info(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
         else:
             healthy = all(node.healthy for node in found)
             if healthy or time.monotonic() >= deadline:
-                nodes = [{**asdict(node), "healthy": node.healthy} for node in found]
-                return {"changed": False, "healthy": healthy, "nodes": nodes}
+                return {"changed": False, "healthy": healthy, "nodes": [describe_health(node) for node in found]}
         time.sleep(max(min(PAUSE, deadline - time.monotonic()), 0.0))
+
+
+def describe_health(node: NodeHealth) -> dict[str, t.Any]:
+    """The health of a node as the module returns it."""
+    return {
+        "name": node.name,
+        "healthy": node.healthy,
+        "problems": [problem.text for problem in node.problems],
+        "problem_names": [problem.name for problem in node.problems],
+        "accepted": [problem.text for problem in node.accepted],
+        "unchecked": node.unchecked,
+        "uptime": node.uptime,
+        "version": node.version,
+    }
 
 
 def _read(params: Mapping[str, t.Any]) -> list[NodeHealth]:
     session = Session.connect(params)
     try:
-        return read_health(session, list(dict.fromkeys(params["name"])))
+        return read_health(session, list(dict.fromkeys(params["name"])), params["accept"])
     finally:
         session.close()

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node's services and clock, and the health of Ceph, as pve-manager's own code answers."""
+"""A node's services, packages and clock, votes, and the health of Ceph, as pve-manager's own code answers."""
 
 from __future__ import annotations
 
@@ -38,6 +38,45 @@ def services(call: Call) -> list[dict[str, Any]]:
 def time(call: Call) -> dict[str, Any]:
     now = int(call.cluster.clock.now() + call.cluster.nodes[call.node].clock_offset)
     return {"timezone": "Etc/UTC", "time": now, "localtime": now}
+
+
+@route("GET", "/nodes/{node}/apt/update")
+def updates(call: Call) -> list[dict[str, Any]]:
+    return [
+        {"Package": name, "Title": name, "OldVersion": "1.0-1", "Version": "1.0-2", "Origin": "Proxmox",
+         "Arch": "amd64", "Priority": "optional", "Section": "admin", "Description": name}
+        for name in call.cluster.nodes[call.node].updates
+    ]  # fmt: skip
+
+
+@route("GET", "/nodes/{node}/apt/versions")
+def versions(call: Call) -> list[dict[str, Any]]:
+    node = call.cluster.nodes[call.node]
+    rows = [{"Package": "proxmox-ve", "CurrentState": "Installed", "RunningKernel": node.kernel, "Arch": "all"}]
+    return rows + [
+        {"Package": f"proxmox-kernel-{kernel}-signed", "CurrentState": "Installed", "Arch": "amd64"}
+        for kernel in sorted({node.kernel, *node.kernels})
+    ]
+
+
+@route("GET", "/cluster/config/nodes")
+def votes(call: Call) -> list[dict[str, str]]:
+    return [
+        {"node": node.name, "name": node.name, "nodeid": str(node.number), "quorum_votes": str(node.votes),
+         "ring0_addr": node.address}
+        for node in call.cluster.nodes.values()
+    ]  # fmt: skip
+
+
+@route("GET", "/cluster/config/qdevice")
+def qdevice(call: Call) -> dict[str, str]:
+    return call.cluster.qdevice
+
+
+@route("GET", "/nodes/{node}/ceph/pool")
+def ceph_pools(call: Call) -> list[dict[str, Any]]:
+    ceph_health(call)
+    return call.cluster.ceph_pools
 
 
 @route("GET", "/cluster/ceph/status")

@@ -94,7 +94,7 @@ def status(call: Call) -> dict[str, Any]:
     if cluster.modern:
         memory["available"] = node.memory - used
         cpu |= {"family": "26", "vendor": node.cpu.get("vendor", "AuthenticAMD")}
-    kernel = "6.14.8-2-pve" if cluster.modern else "6.8.12-8-pve"
+    kernel = node.kernel
     return {
         "cpu": node.cpu_use, "idle": 0, "wait": 0, "uptime": int(cluster.clock.now() - node.booted_at),
         "loadavg": [f"{node.cpu_use * node.cores:.2f}"] * 3, "memory": memory, "cpuinfo": cpu,

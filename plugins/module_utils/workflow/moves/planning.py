@@ -87,14 +87,14 @@ class Planning:
         busy = {vmid: stuck(why, "wait until that has ended") for vmid, why in sight.busy.items()}
         busy |= dict.fromkeys(goals.stays, STAYS)
         concerned = {guest.vmid for guest in state if guest.node in goals.drain} | goals.undo.keys()
-        known = {**self._mobility(state, concerned - busy.keys()), **busy}
+        known = {**self.mobility(state, concerned - busy.keys()), **busy}
         around = Surroundings.of(state.snapshot, {})
         permitted = self._options.permitted
         guesses = {guest.vmid: presumed(guest, around, permitted) for guest in state if guest.vmid > 0}
         bounds, rested = self._bounds(moved), False
         for _round in range(GUESSES):
             mobility = {**guesses, **known}
-            state = self._suitability.with_demands(state, known)
+            state = self.with_demands(state, known)
             plan = self._made(state, goals, mobility, bounds)
             if plan.moves and not rested and self._needs_rest(goals):
                 # Read only now: a cluster that has reached its goals costs no request.
@@ -104,10 +104,10 @@ class Planning:
             unread = {vmid for move in plan.moves for vmid in move.vmids} - known.keys()
             if not unread:
                 break
-            known |= self._mobility(state, unread)
+            known |= self.mobility(state, unread)
         else:
-            mobility = known | self._mobility(state, guesses.keys() - known.keys())
-            state = self._suitability.with_demands(state, mobility)
+            mobility = known | self.mobility(state, guesses.keys() - known.keys())
+            state = self.with_demands(state, mobility)
             plan = self._made(state, goals, mobility, bounds)
         self.held = frozenset(vmid for vmid, each in mobility.items() if each.stuck[0]) - busy.keys()
         plan = plan.about({vmid: each.identity for vmid, each in mobility.items() if each.identity is not None})
@@ -130,7 +130,11 @@ class Planning:
             max_bytes=None if bounds.max_bytes is None else max(bounds.max_bytes - sent, 0),
         )
 
-    def _mobility(self, state: ClusterState, vmids: Iterable[int]) -> dict[int, Mobility]:
+    def with_demands(self, state: ClusterState, known: Mapping[int, Mobility]) -> ClusterState:
+        """The state with what these guests ask of nodes, and with what nodes offer of that."""
+        return self._suitability.with_demands(state, known)
+
+    def mobility(self, state: ClusterState, vmids: Iterable[int]) -> dict[int, Mobility]:
         """How these guests can be moved, and those that move along with them; less what has failed in this run."""
         found: dict[int, Mobility] = {}
         due = {vmid for vmid in vmids if vmid > 0}

@@ -1,0 +1,142 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The record of a tour: what it has set and begun on the cluster, so that any later run can go on with it or undo it.
+
+Like the marks of drained nodes, it is an empty pool, which has the record in its comment. It is written before what it
+says is done. A user who may change the pool may change the comment: it is a hint, and a guest that was shut down is
+started again only if it is the one that was there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from ...errors import ApiError
+from ..api.session import Session
+
+POOL = "maintenance-tour"
+NOOUT, BALANCE = "noout", "ha-auto-rebalance"
+
+_COMMENT = "qemu_scheduler.proxmox maintains nodes: "
+_FINGERPRINT = re.compile(r"(?:[\da-f]{8}|-)\.[\da-f]{8}")
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
+
+
+@dataclass(frozen=True, slots=True)
+class TourRecord:
+    """What a tour has done.
+
+    Attributes:
+        begun: the nodes whose maintenance was begun and has not ended.
+        done: the nodes that were maintained, with the time of the end in seconds.
+        settings: what it has set: C(noout) of Ceph, or that the HA manager does not balance the nodes.
+        off: the guests that it has shut down, by node and VMID, each with its fingerprint.
+    """
+
+    begun: tuple[str, ...] = ()
+    done: Mapping[str, int] = field(default_factory=dict)
+    settings: frozenset[str] = frozenset()
+    off: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something is left to end or to undo."""
+        return bool(self.begun or self.settings or self.off)
+
+    def with_begun(self, node: str) -> TourRecord:
+        return self if node in self.begun else replace(self, begun=(*self.begun, node))
+
+    def with_off(self, node: str, guests: Mapping[int, str]) -> TourRecord:
+        return replace(self, off={**self.off, node: {**self.off.get(node, {}), **guests}}) if guests else self
+
+    def with_done(self, node: str, now: float) -> TourRecord:
+        ended = self.without(node)
+        return replace(ended, done={**self.done, node: int(now)})
+
+    def without(self, node: str) -> TourRecord:
+        """The record with nothing left to do on a node."""
+        begun = tuple(name for name in self.begun if name != node)
+        return replace(self, begun=begun, off={name: guests for name, guests in self.off.items() if name != node})
+
+
+def read_record(session: Session) -> TourRecord | None:
+    """Read the record; None if there is none. What is not understood of it is left out. One request."""
+    try:
+        pool = session.get(f"/pools/{POOL}")
+    except ApiError as error:
+        if "does not exist" not in error.message:
+            raise
+        return None
+    comment = str(pool.get("comment") or "")
+    try:
+        data = json.loads(comment.removeprefix(_COMMENT))
+    except ValueError:
+        return TourRecord()
+    return record_of(data) if isinstance(data, dict) else TourRecord()
+
+
+def record_of(data: Mapping[str, t.Any]) -> TourRecord:
+    """Return the record that a comment holds, without what no record has."""
+
+    def listed(key: str) -> list[t.Any]:
+        value = data.get(key)
+        return value if isinstance(value, list) else []
+
+    def mapped(value: t.Any) -> Mapping[str, t.Any]:
+        return value if isinstance(value, dict) else {}
+
+    def is_node(name: t.Any) -> bool:
+        return isinstance(name, str) and bool(_NODE.fullmatch(name))
+
+    off = {
+        name: {
+            int(vmid): mark
+            for vmid, mark in mapped(guests).items()
+            if re.fullmatch(r"\d{1,9}", vmid) and isinstance(mark, str) and _FINGERPRINT.fullmatch(mark)
+        }
+        for name, guests in mapped(data.get("off")).items()
+        if is_node(name)
+    }
+    return TourRecord(
+        begun=tuple(name for name in listed("begun") if is_node(name)),
+        done={
+            name: when
+            for name, when in mapped(data.get("done")).items()
+            if is_node(name) and isinstance(when, int) and not isinstance(when, bool)
+        },
+        settings=frozenset(name for name in listed("set") if name in (NOOUT, BALANCE)),
+        off={name: guests for name, guests in off.items() if guests},
+    )
+
+
+def write_record(session: Session, record: TourRecord, *, there: bool) -> None:
+    """Write the record. there: whether the pool was there when it was read."""
+    data = {
+        "begun": list(record.begun),
+        "done": dict(record.done),
+        "set": sorted(record.settings),
+        "off": {node: {str(vmid): mark for vmid, mark in guests.items()} for node, guests in record.off.items()},
+    }
+    comment = _COMMENT + json.dumps({key: value for key, value in data.items() if value}, sort_keys=True)
+    if not there:
+        try:
+            session.post("/pools", poolid=POOL, comment=comment)
+            return
+        except ApiError as error:
+            if "already exists" not in error.message:
+                raise
+    session.put(f"/pools/{POOL}", comment=comment)
+
+
+def remove_record(session: Session) -> None:
+    """Remove the record, if there is one."""
+    try:
+        session.delete(f"/pools/{POOL}")
+    except ApiError as error:
+        if "does not exist" not in error.message:
+            raise

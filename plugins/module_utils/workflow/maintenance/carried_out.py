@@ -1,0 +1,189 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a tour sets on the cluster for the maintenance of a node, and takes back afterwards.
+
+Each setting is in the record of the tour before it is made, and until it is taken back. So a run that is killed at any
+moment leaves nothing that the next one does not know of.
+"""
+
+from __future__ import annotations
+
+import time
+import typing as t
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from ...engine.texts import listed
+from ...errors import CollectionError, GoalsNotReached, Interrupted
+from ...proxmox.api.session import Session
+from ...proxmox.ceph import is_set, set_flag
+from ...proxmox.datacenter import balances_by_itself, let_balance
+from ...proxmox.moves.tour_record import BALANCE, NOOUT, TourRecord, read_record, remove_record, write_record
+from ...proxmox.tasks import Poller, TaskFollower
+from ..stopping import Stop
+from .options import BEGUN, ENDED, FINISHED, PREPARED, RECORDED, RELEASED, TourOptions, the_node
+from .power import GuestPower, Running, read_guests
+
+
+def carry_out(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[str], None]) -> dict[str, t.Any]:
+    """Do what a task with another state than planned says, and return the module's result.
+
+    Raises GoalsNotReached if a node still has guests that run, and what the API answers.
+    """
+    options, state = TourOptions.of(params), params["state"]
+    node = the_node(params) if state in (BEGUN, PREPARED, FINISHED) else ""
+    session = Session.connect(params)
+    stop = Stop()
+    session.before_write = stop.check
+    try:
+        keeper = Keeper(session, stop, options, float(params["timeout"]))
+        steps: Mapping[str, Callable[[], None]] = {
+            RECORDED: lambda: None,
+            BEGUN: lambda: keeper.begin(node),
+            PREPARED: lambda: keeper.prepare(node, frozenset(params["shut_down"]), frozenset(params["may_run"])),
+            FINISHED: lambda: keeper.finish(node),
+            RELEASED: keeper.release,
+            ENDED: keeper.end,
+        }
+        before = keeper.record
+        if not check_mode:
+            steps[state]()
+        for text in keeper.warnings:
+            warn(text)
+        found = keeper.record if not check_mode else before
+        return {"changed": keeper.changed, "record": described(found), "started": keeper.started, "off": keeper.off}
+    finally:
+        session.close()
+
+
+def described(record: TourRecord) -> dict[str, t.Any]:
+    """The record as the module returns it."""
+    return {
+        "begun": list(record.begun),
+        "done": dict(record.done),
+        "set": sorted(record.settings),
+        "off": {node: sorted(guests) for node, guests in record.off.items()},
+    }
+
+
+class Keeper:
+    """Makes and takes back the settings of one tour.
+
+    Attributes:
+        record: the record as it is on the cluster.
+        changed: whether something was changed.
+        off, started: the VMIDs of guests that were shut down, and started again.
+        warnings: what the user must know, as sentences.
+    """
+
+    def __init__(self, session: Session, stop: Stop, options: TourOptions, timeout: float) -> None:
+        found = read_record(session)
+        self.record = found or TourRecord()
+        self.changed = False
+        self.off: list[int] = []
+        self.started: list[int] = []
+        self.warnings: list[str] = []
+        self._is_there = found is not None
+        self._session = session
+        self._options = options
+        poller = Poller(sleep=stop.sleep)
+        self._power = GuestPower(session, TaskFollower(session, timeout, poller), poller, timeout)
+
+    def begin(self, node: str) -> None:
+        """Note that the maintenance of a node begins, and keep the HA manager from balancing the nodes meanwhile."""
+        record = self.record.with_begun(node)
+        balances = balances_by_itself(self._session)
+        if balances:
+            record = replace(record, settings=record.settings | {BALANCE})
+        self._write(record)
+        if balances:
+            let_balance(self._session, False)
+            self.changed = True
+
+    def prepare(self, node: str, shut_down: frozenset[int], may_run: frozenset[int]) -> None:
+        """Set noout, shut down guests, and prove that no other guest runs on the node."""
+        self._check_empty(node, shut_down | may_run)
+        due = [guest for guest in read_guests(self._session, node) if guest.vmid in shut_down and guest.running]
+        record = self.record.with_begun(node)
+        record = record.with_off(node, {guest.vmid: self._power.fingerprint(guest) for guest in due})
+        wants_flag = self._options.noout and is_set(self._session, NOOUT) is False
+        if wants_flag:
+            record = replace(record, settings=record.settings | {NOOUT})
+        self._write(record)
+        if wants_flag:
+            set_flag(self._session, NOOUT, True)
+            self.changed = True
+        for guest in in_order(due, last_first=True):
+            self._power.shut_down(guest, self._options.seconds, force=self._options.force)
+            self.off.append(guest.vmid)
+            self.changed = True
+        self._check_empty(node, may_run)
+
+    def finish(self, node: str) -> None:
+        """Start the guests of a node again that were shut down, remove noout, and note that the node is done."""
+        self._start(node)
+        self._unset({NOOUT})
+        self._write(self.record.with_done(node, time.time()))
+
+    def release(self) -> None:
+        """Remove noout: the node did not come back, and Ceph must replace its copies on the others."""
+        self._unset({NOOUT})
+
+    def end(self) -> None:
+        """Take back everything that is left, and remove the record."""
+        for node in sorted(self.record.off):
+            self._start(node)
+        self._unset({NOOUT, BALANCE})
+        if self._is_there and not self.record.off:
+            remove_record(self._session)
+            self.record, self._is_there, self.changed = TourRecord(), False, True
+
+    # --- inside ---
+
+    def _start(self, node: str) -> None:
+        """Start the guests that the tour has shut down on a node. Those that are gone, or others by now, are left out;
+        one that cannot be started is named in a warning and stays in the record.
+        """
+        marks = self.record.off.get(node, {})
+        there = [guest for guest in read_guests(self._session, node) if guest.vmid in marks] if marks else []
+        left: dict[int, str] = {}
+        for guest in in_order(there, last_first=False):
+            try:
+                if self._power.start(guest, marks[guest.vmid]):
+                    self.started.append(guest.vmid)
+                    self.changed = True
+            except Interrupted:
+                raise
+            except CollectionError as error:
+                left[guest.vmid] = marks[guest.vmid]
+                self.warnings.append(f"{guest.label} was shut down and does not start again: {error.message}")
+        off = {name: guests for name, guests in self.record.off.items() if name != node}
+        self._write(replace(self.record, off={**off, node: left} if left else off))
+
+    def _unset(self, names: Iterable[str]) -> None:
+        """Take back those of these settings that the tour has made."""
+        ours = self.record.settings & set(names)
+        if NOOUT in ours and is_set(self._session, NOOUT):
+            set_flag(self._session, NOOUT, False)
+        if BALANCE in ours and not balances_by_itself(self._session):
+            let_balance(self._session, True)
+        if ours:
+            self.changed = True
+            self._write(replace(self.record, settings=self.record.settings - ours))
+
+    def _check_empty(self, node: str, may_run: frozenset[int]) -> None:
+        running = [guest for guest in read_guests(self._session, node) if guest.running and guest.vmid not in may_run]
+        if running:
+            told = listed([guest.label for guest in running])
+            raise GoalsNotReached(f"{node} still has guests that run: {told}", guests=[each.vmid for each in running])
+
+    def _write(self, record: TourRecord) -> None:
+        if record != self.record or not self._is_there:
+            write_record(self._session, record, there=self._is_there)
+            self.record, self._is_there, self.changed = record, True, True
+
+
+def in_order(guests: Iterable[Running], *, last_first: bool) -> list[Running]:
+    """Guests in the order of their option startup; those without an order start last and are shut down first."""
+    return sorted(guests, key=lambda guest: (guest.order, guest.vmid), reverse=last_first)

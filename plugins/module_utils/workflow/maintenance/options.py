@@ -1,0 +1,130 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The options of a maintenance_tour task."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ...errors import InvalidRequest
+from ...model import Guest
+from ...proxmox.node_needs import NEEDS
+from ...proxmox.options.values import check_range
+from ...tours import SHUT_DOWN, STAY
+from ..moves.options import move_argument_spec
+from ..moves.staying import STAYS, Exemption, exemption_of
+from ..options.common import Spec
+
+PLANNED, BEGUN, PREPARED, FINISHED, RELEASED, ENDED, RECORDED = (
+    "planned", "begun", "prepared", "finished", "released", "ended", "recorded",
+)  # fmt: skip
+STATES = (PLANNED, BEGUN, PREPARED, FINISHED, RELEASED, ENDED, RECORDED)
+OF_ONE_NODE = (BEGUN, PREPARED, FINISHED)
+
+GUESTS: Spec = {
+    **STAYS,
+    "immovable": {"type": "bool", "default": False},
+    "action": {"type": "str", "choices": [SHUT_DOWN, STAY], "required": True},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What becomes of guests that are not moved. immovable: only of those that cannot be moved."""
+
+    guests: Exemption
+    action: str
+    immovable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TourOptions:
+    """What a task says of a tour.
+
+    keep_order, homes: as in TourGoals. choices: what becomes of guests that are not moved; the first one counts.
+    only_if: the tests of which one must show that a node needs maintenance. accept: names of known problems.
+    noout: whether a flag keeps Ceph from replacing copies meanwhile. resume: for how many hours a node that was
+    maintained counts as done. seconds, force: how long a guest may take to shut down, and whether it is stopped then.
+    """
+
+    keep_order: bool
+    homes: bool
+    choices: tuple[Choice, ...]
+    only_if: frozenset[str]
+    accept: frozenset[str]
+    noout: bool
+    resume: float
+    seconds: int | None
+    force: bool
+
+    @classmethod
+    def of(cls, params: Mapping[str, t.Any]) -> TourOptions:
+        """Raises InvalidRequest."""
+        check_range("resume", params["resume"], 0)
+        seconds, force = params["shutdown"].get("timeout"), bool(params["shutdown"].get("force"))
+        if seconds is not None:
+            check_range("shutdown.timeout", seconds, 1)
+        return cls(
+            keep_order=params["keep_order"],
+            homes=params["homes"],
+            choices=tuple(_choice(f"guests[{number}]", body) for number, body in enumerate(params["guests"])),
+            only_if=frozenset(params["only_if"]),
+            accept=frozenset(params["accept"]),
+            noout=params["ceph_noout"],
+            resume=params["resume"],
+            seconds=seconds,
+            force=force,
+        )
+
+    def choices_for(self, guests: Iterable[Guest]) -> tuple[dict[int, str], dict[int, str]]:
+        """What becomes of each of these guests that is not moved, and of each that is not moved if it cannot be."""
+        stays: dict[int, str] = {}
+        if_stuck: dict[int, str] = {}
+        for guest in guests:
+            choice = next((choice for choice in self.choices if choice.guests.covers(guest)), None)
+            if choice is not None:
+                (if_stuck if choice.immovable else stays)[guest.vmid] = choice.action
+        return stays, if_stuck
+
+
+def _choice(where: str, body: Mapping[str, t.Any]) -> Choice:
+    immovable = bool(body.get("immovable"))
+    selects = any(body.get(key) for key in STAYS)
+    guests = Exemption() if immovable and not selects else exemption_of(where, body)
+    return Choice(guests, body["action"], immovable)
+
+
+def the_node(params: Mapping[str, t.Any]) -> str:
+    """The node of a task that concerns one. Raises InvalidRequest."""
+    names: list[str] = params["name"]
+    if len(names) != 1:
+        raise InvalidRequest(f"name: {len(names)} nodes are given, expected one for state={params['state']}")
+    return names[0]
+
+
+def tour_argument_spec() -> Spec:
+    """The options of the module."""
+    return {
+        **move_argument_spec(),
+        "name": {"type": "list", "elements": "str", "default": [], "aliases": ["node"]},
+        "state": {"type": "str", "choices": list(STATES), "default": PLANNED},
+        "keep_order": {"type": "bool", "default": False},
+        "homes": {"type": "bool", "default": False},
+        "guests": {"type": "list", "elements": "dict", "options": GUESTS, "default": []},
+        "only_if": {"type": "list", "elements": "str", "choices": list(NEEDS), "default": []},
+        "accept": {"type": "list", "elements": "str", "default": []},
+        "ceph_noout": {"type": "bool", "default": True},
+        "resume": {"type": "float", "default": 12.0},
+        "shut_down": {"type": "list", "elements": "int", "default": []},
+        "may_run": {"type": "list", "elements": "int", "default": []},
+        "shutdown": {
+            "type": "dict",
+            "default": {},
+            "options": {"timeout": {"type": "int"}, "force": {"type": "bool", "default": False}},
+        },
+        "move_pinned": {"type": "bool", "default": False},
+        "allow_hidden": {"type": "bool", "default": False},
+    }

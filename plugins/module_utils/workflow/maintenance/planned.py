@@ -1,0 +1,224 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plans the maintenance of nodes as a whole, and refuses it before the first move if anything is in the way."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, replace
+
+from ...engine.cache import ClusterState
+from ...engine.planner.tour import plan_tour
+from ...engine.profiles import Profile
+from ...engine.standing_rules import unpinned
+from ...engine.texts import listed
+from ...errors import PlanStale, TourRefused
+from ...files import write_json
+from ...model import Guest, Identity, Snapshot
+from ...plans import Goals, Mobility, Move, NodeCourse, Stuck
+from ...proxmox.moves.drain_marks import DrainMarks
+from ...proxmox.moves.mobility_ha import Surroundings
+from ...proxmox.moves.mobility_rules import presumed, stuck
+from ...tours import STAY, Tour, TourGoals, TourStep
+from ..access import Access
+from ..moves.draining import require_sight
+from ..moves.options import MoveOptions
+from ..moves.planning import GUESSES, Planning
+from ..moves.premises import GuestPremise, Premises
+from ..moves.results import failed
+from ..moves.sight import Sight, live_look
+from ..options.plugin_config import profiles_of
+from ..options.rules import facts_of
+from .obstacles import Obstacle, right_obstacles
+from .options import TourOptions
+from .survey import Survey, read_survey
+from .tour_document import StepPlan, TourPlan, departures_from, document_of, read_tour
+
+REFUSALS_TOLD = 20
+"""How many reasons of a refusal the message has; the result has all of them."""
+
+
+def plan_maintenance(params: Mapping[str, t.Any], *, warn: Callable[[str], None]) -> dict[str, t.Any]:
+    """Plan a tour, and return the module's result. Writes nothing to the cluster.
+
+    Raises RunFailed with the result if the tour is refused, and other CollectionErrors if it cannot be planned.
+    """
+    options, moves = TourOptions.of(params), MoveOptions.of(params)
+    profiles, default = profiles_of(params)
+    approved = None if moves.apply is None else read_tour(moves.apply, "apply")
+    access = Access.open(params, facts_of(params.get("nodes")))
+    try:
+        survey = read_survey(access, params["name"], options)
+        require_sight(access.writer(), survey.due, guests=not params["allow_hidden"], marks=True)
+        sight = live_look(access, lambda snapshot: Goals(drain=frozenset(survey.due)))()
+        if params["move_pinned"]:
+            guests = tuple(unpinned(guest, survey.due) for guest in sight.state)
+            sight = replace(sight, state=ClusterState(replace(sight.state.snapshot, guests=guests)))
+        goals = _goals_of(access, sight, survey, options)
+        planner = _Planner(Planning(access, profiles, default, moves), profiles, default, moves)
+        tour, mobility = planner.plan(sight, goals)
+        shut_down = {vmid for step in tour.steps for vmid in step.shut_down}
+        survey.obstacles += right_obstacles(
+            access.writer().get("/access/permissions"),
+            survey.due,
+            sets_options=survey.sets_options,
+            shuts_down=shut_down,
+        )
+    finally:
+        access.close()
+    plan = _plan_of(tour, survey)
+    identities = {vmid: each.identity for vmid, each in mobility.items() if each.identity is not None}
+    premises = _premises(tour, sight.state.snapshot, identities)
+    refused = [*survey.obstacles, *map(_as_obstacle, tour.stuck)] if survey.due else []
+    document = document_of(plan, premises)
+    result = _result(document, plan, refused, survey, {guest.vmid: guest for guest in sight.state})
+    if refused:
+        raise failed(TourRefused(_text_of(refused), refused=[asdict(each) for each in refused]), result)
+    if approved is not None:
+        changed = departures_from(approved, plan, survey.done)
+        if changed:
+            raise PlanStale(
+                f"apply: the tour is not as planned: {'; '.join(changed)}; make the plan again", changed=changed
+            )
+    if moves.plan_file is not None:
+        write_json("plan_file", moves.plan_file, document)
+    for step in plan.steps:
+        if step.stranded:
+            warn(f"while {step.node} is away, {step.stranded}")
+    return result
+
+
+def _goals_of(access: Access, sight: Sight, survey: Survey, options: TourOptions) -> TourGoals:
+    """The goals of the tour. Guests that left a node which an earlier run has begun return to it with the others."""
+    marks, begun = DrainMarks(access.writer()), frozenset(survey.record.begun) & set(survey.due)
+    stays, if_stuck = options.choices_for(guest for guest in sight.state if guest.vmid > 0)
+    off = {vmid for guests in survey.record.off.values() for vmid in guests}
+    return TourGoals(
+        nodes=survey.due,
+        keep_order=options.keep_order,
+        first=begun,
+        homes=options.homes,
+        returning={name: frozenset(marks.guests(name) or ()) for name in sorted(begun)} if options.homes else {},
+        # What an earlier run has shut down for the maintenance of its node stays there until it is started again.
+        stays={**stays, **dict.fromkeys(off, STAY)},
+        if_stuck=if_stuck,
+    )
+
+
+class _Planner:
+    """Plans a tour with what is read of the guests that move, and with guesses about all others."""
+
+    def __init__(
+        self, planning: Planning, profiles: Mapping[str, Profile], default_profile: str, options: MoveOptions
+    ) -> None:
+        self._planning = planning
+        self._profiles = profiles
+        self._default = default_profile
+        self._options = options
+
+    def plan(self, sight: Sight, goals: TourGoals) -> tuple[Tour, Mapping[int, Mobility]]:
+        """The tour, and how its guests can be moved."""
+        state = sight.state
+        busy = {vmid: stuck(why, "wait until that has ended") for vmid, why in sight.busy.items()}
+        concerned = {guest.vmid for guest in state if guest.node in goals.nodes} - busy.keys()
+        known = {**self._planning.mobility(state, concerned), **busy}
+        around = Surroundings.of(state.snapshot, {})
+        guesses = {guest.vmid: presumed(guest, around, self._options.permitted) for guest in state if guest.vmid > 0}
+        for _round in range(GUESSES):
+            state = self._planning.with_demands(state, known)
+            tour = self._made(state, goals, {**guesses, **known})
+            unread = {vmid for step in tour.steps for move in _moves_of(step) for vmid in move.vmids} - known.keys()
+            if not unread:
+                return tour, known
+            known |= self._planning.mobility(state, unread)
+        known |= self._planning.mobility(state, guesses.keys() - known.keys())
+        return self._made(self._planning.with_demands(state, known), goals, known), known
+
+    def _made(self, state: ClusterState, goals: TourGoals, mobility: Mapping[int, Mobility]) -> Tour:
+        bounds = self._options.bounds
+        return plan_tour(state, self._profiles, goals, mobility, bounds, self._default, now=time.time())
+
+
+def _moves_of(step: TourStep) -> tuple[Move, ...]:
+    return (*step.out.moves, *(step.back.moves if step.back is not None else ()))
+
+
+# --- the result -------------------------------------------------------------------------------------------------------
+
+
+def _plan_of(tour: Tour, survey: Survey) -> TourPlan:
+    """The tour as its document has it."""
+    return TourPlan(
+        goal=f"maintain {listed(survey.due)}" if survey.due else "maintain nothing",
+        steps=tuple(_step_of(step, survey) for step in tour.steps),
+        skipped=survey.skipped,
+        unfinished=survey.unfinished,
+    )
+
+
+def _step_of(step: TourStep, survey: Survey) -> StepPlan:
+    loads: dict[str, NodeCourse] = dict(step.out.nodes)
+    for name, course in (step.back.nodes if step.back is not None else {}).items():
+        before = loads.get(name, course)
+        loads[name] = replace(course, before=before.before, peak=before.peak.or_more(course.peak))
+    return StepPlan(
+        node=step.node,
+        needs=tuple(survey.needs.get(step.node, ())),
+        out=step.out.moves,
+        back=step.back.moves if step.back is not None else (),
+        loads=loads,
+        shut_down=step.shut_down,
+        stay=step.stay,
+        prefer=tuple(sorted(step.prefer)),
+        votes=survey.quorum.left_without({step.node}),
+        votes_needed=survey.quorum.needed if survey.quorum.votes else 0,
+        stranded=step.stranded,
+    )
+
+
+def _premises(tour: Tour, snapshot: Snapshot, identities: Mapping[int, Identity]) -> Premises:
+    """What the tour assumes of the guests that it moves or shuts down."""
+    due = {vmid for step in tour.steps for move in _moves_of(step) for vmid in move.vmids}
+    guests = {
+        guest.vmid: GuestPremise.of(guest, identities[guest.vmid])
+        for guest in snapshot.guests
+        if guest.vmid in due and guest.vmid in identities
+    }
+    return Premises(snapshot.cluster, dict(sorted(guests.items())))
+
+
+def _as_obstacle(guest: Stuck) -> Obstacle:
+    return Obstacle(guest.node, "", f"{guest.name or 'guest'} ({guest.vmid}): {guest.why}", guest.cure)
+
+
+def _text_of(refused: Collection[Obstacle]) -> str:
+    told = [
+        f"{f'{each.node}: ' if each.node else ''}{each.why} (cure: {each.cure})"
+        for each in list(refused)[:REFUSALS_TOLD]
+    ]
+    more = len(refused) - REFUSALS_TOLD
+    told += [f"and {more} more"] if more > 0 else []
+    return f"the maintenance is refused, and nothing was moved, for {len(refused)} reason(s): {'; '.join(told)}"
+
+
+def _result(
+    document: Mapping[str, t.Any],
+    plan: TourPlan,
+    refused: Collection[Obstacle],
+    survey: Survey,
+    guests: Mapping[int, Guest],
+) -> dict[str, t.Any]:
+    """The module's result. names are those of guests that are not moved, by VMID as text."""
+    staying = {vmid for step in plan.steps for vmid in (*step.shut_down, *step.stay)}
+    return {
+        "changed": bool(plan.steps),
+        "tour": document,
+        "total_moves": plan.moves,
+        "refused": [asdict(each) for each in refused],
+        "done": list(survey.done),
+        "unfinished": list(plan.unfinished),
+        "names": {str(vmid): guests[vmid].name or "" for vmid in sorted(staying & guests.keys())},
+    }

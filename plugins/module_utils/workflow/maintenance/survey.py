@@ -1,0 +1,84 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Reads which nodes are due for maintenance, and what forbids it apart from their guests."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ...engine.texts import known
+from ...errors import InvalidRequest
+from ...proxmox.api.reader import in_parallel
+from ...proxmox.ceph import is_set
+from ...proxmox.datacenter import balances_by_itself
+from ...proxmox.moves.tour_record import NOOUT, TourRecord, read_record
+from ...proxmox.node_health import read_health
+from ...proxmox.node_needs import read_needs
+from ...proxmox.quorum import Quorum, read_quorum
+from ..access import Access
+from .obstacles import Obstacle, ceph_obstacles, health_obstacles, quorum_obstacles
+from .options import TourOptions
+
+NO_NEED, DONE = "it needs no maintenance", "it was maintained a short while ago"
+
+
+@dataclass(slots=True)
+class Survey:
+    """What was read before the tour is planned.
+
+    Attributes:
+        due: the nodes to maintain.
+        done: those that were maintained a short while ago.
+        needs: why a node needs maintenance.
+        skipped: the nodes that are not maintained, each with the reason.
+        unfinished: nodes that an earlier run has begun, and that need no maintenance any more.
+        sets_options: whether the tour changes settings of the whole cluster.
+    """
+
+    quorum: Quorum
+    record: TourRecord
+    due: tuple[str, ...] = ()
+    done: tuple[str, ...] = ()
+    needs: dict[str, list[str]] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    unfinished: tuple[str, ...] = ()
+    obstacles: list[Obstacle] = field(default_factory=list)
+    sets_options: bool = False
+
+
+def read_survey(access: Access, names: Iterable[str], options: TourOptions) -> Survey:
+    """Read which nodes are due, and what forbids their maintenance. Raises InvalidRequest for an unknown node."""
+    reader, session = access.reader, access.writer()
+    survey = Survey(read_quorum(reader), read_record(session) or TourRecord())
+    members = _members(reader.get("/cluster/status"))
+    wanted = list(dict.fromkeys(names)) or sorted(members)
+    for number, name in enumerate(wanted):
+        if name not in members:
+            raise InvalidRequest(
+                f"name[{number}]: {name!r} is not a node of the cluster; its nodes: {known(members, name)}"
+            )
+    latest = time.time() - options.resume * 3600
+    survey.done = tuple(name for name in wanted if survey.record.done.get(name, 0) > latest)
+    left = [name for name in wanted if name not in survey.done]
+    if options.only_if:
+        online = [name for name in left if name in survey.quorum.online]
+        found = in_parallel(lambda name: read_needs(reader, name, options.only_if), online)
+        survey.needs = {name: found.get(name, []) for name in left}
+    survey.due = tuple(name for name in left if not options.only_if or survey.needs[name])
+    survey.skipped = {name: NO_NEED for name in left if name not in survey.due}
+    survey.skipped |= dict.fromkeys(survey.done, DONE)
+    survey.unfinished = tuple(name for name in survey.record.begun if name in members and name not in survey.due)
+    if survey.due:
+        survey.obstacles += health_obstacles(read_health(reader, sorted(members), options.accept))
+        survey.obstacles += quorum_obstacles(survey.quorum, survey.due, options.accept)
+        survey.obstacles += ceph_obstacles(reader, survey.due, options.accept)
+        survey.sets_options = balances_by_itself(session) or (options.noout and is_set(session, NOOUT) is False)
+    return survey
+
+
+def _members(rows: Iterable[Mapping[str, t.Any]]) -> set[str]:
+    return {str(row["name"]) for row in rows if row.get("type") == "node"}

@@ -1,0 +1,272 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plans the maintenance of nodes of a Proxmox VE cluster as a whole, and keeps what it sets."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: maintenance_tour
+short_description: Plan the maintenance of nodes of a Proxmox VE cluster as a whole
+version_added: 1.1.0
+description:
+  - With O(state=planned), plans the maintenance of several nodes, one after the other, before the first guest moves,
+    and writes nothing. Guests go straight to nodes that are done, so that most of them move once.
+  - The task fails, and returns all reasons in RV(refused), if a node could not be maintained in its turn. Reasons are
+    guests that cannot leave their node, room on the other nodes at each step, the quorum while a node is away, the
+    health of the nodes and of Ceph, and rights that the user lacks.
+  - Options about moves are those of M(qemu_scheduler.proxmox.node_drain), so that both modules can get the same. Those
+    that concern only how moves are made have no effect here.
+  - The other states are the steps of the role P(qemu_scheduler.proxmox.rolling_maintenance#role). They keep what the
+    tour has set in the comment of an empty pool named C(maintenance-tour), so that the next run can go on or undo it.
+author:
+  - the qemu_scheduler.proxmox authors (@qemu-scheduler)
+options:
+  name:
+    description:
+      - The nodes. With O(state=planned), all nodes of the cluster by default. With V(begun), V(prepared) and
+        V(finished), exactly one.
+    type: list
+    elements: str
+    default: []
+    aliases: [node]
+  state:
+    description:
+      - V(planned) plans the tour.
+      - V(begun) notes that the maintenance of the node begins, and keeps the HA manager from balancing the nodes by
+        itself (C(ha-auto-rebalance)) until V(ended).
+      - V(prepared) sets the flag C(noout) of Ceph, shuts down the guests in O(shut_down), and fails if any other guest
+        but those in O(may_run) still runs on the node.
+      - V(finished) starts these guests again, removes the flag, and notes that the node is done.
+      - V(released) removes the flag, because the node did not come back.
+      - V(ended) takes back everything that is left, and removes the record.
+      - V(recorded) reports what an earlier run has left.
+    type: str
+    choices: [planned, begun, prepared, finished, released, ended, recorded]
+    default: planned
+  keep_order:
+    description: Whether the nodes are maintained in the given order. Otherwise, that with the fewest moves is chosen.
+    type: bool
+    default: false
+  homes:
+    description:
+      - Whether the guests of a node return to it after its maintenance. Every guest then moves twice.
+    type: bool
+    default: false
+  guests:
+    description:
+      - Guests that are not moved. An entry concerns the guests for which everything holds that it says. The first entry
+        that concerns a guest counts. Without one, a guest that cannot be moved is a reason to refuse the tour.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      action:
+        description:
+          - V(shut_down) shuts the guest down before the maintenance of its node, in the reverse order of its option
+            C(startup), and starts it again afterwards.
+          - V(stay) leaves it as it is, for guests that are off, or if the maintenance does not reboot the node.
+        type: str
+        choices: [shut_down, stay]
+        required: true
+      immovable:
+        description: Whether the entry concerns only guests that cannot be moved.
+        type: bool
+        default: false
+      vmid:
+        description: The VMID of the guest.
+        type: int
+      name:
+        description: A regular expression that matches the whole name.
+        type: str
+      tags:
+        description: Tags that the guest has.
+        type: list
+        elements: str
+        aliases: [tag]
+      status:
+        description: The status of the guest. A hibernated VM is V(stopped).
+        type: str
+        choices: [running, paused, stopped]
+      type:
+        description: VMs (V(qemu)) or containers (V(lxc)).
+        type: str
+        choices: [qemu, lxc]
+  only_if:
+    description:
+      - Only nodes are maintained for which one of these holds. The others are not emptied, and named in C(skipped).
+      - V(updates), if packages have updates, as far as the last C(apt update) on the node found them. Requires
+        C(Sys.Modify) on the node.
+      - V(kernel), if a kernel is installed that is newer than the one that runs. Requires C(Sys.Audit) on the node.
+    type: list
+    elements: str
+    choices: [updates, kernel]
+    default: []
+  accept:
+    description:
+      - Names of known problems that are no reason to refuse the tour, as C(name) in RV(refused) has them, such as
+        V(quorum), V(ceph:POOL_NEARFULL), V(service:pvestatd) or V(storage:nfs-1). The part before a colon stands for
+        all problems of this kind.
+    type: list
+    elements: str
+    default: []
+  ceph_noout:
+    description: Whether to set the flag C(noout) of Ceph. A flag that was set before stays set.
+    type: bool
+    default: true
+  resume:
+    description: For how many hours a node that was maintained counts as done, if the tour did not end.
+    type: float
+    default: 12.0
+  shut_down:
+    description: The VMIDs of the guests to shut down, for O(state=prepared).
+    type: list
+    elements: int
+    default: []
+  may_run:
+    description: The VMIDs of guests that may run on the node, for O(state=prepared).
+    type: list
+    elements: int
+    default: []
+  shutdown:
+    description: How guests are shut down.
+    type: dict
+    default: {}
+    suboptions:
+      timeout:
+        description: Seconds that a guest gets. By default, C(down) of its option C(startup), or 180.
+        type: int
+      force:
+        description: Whether a guest that still runs after that time is stopped. Otherwise, the task fails.
+        type: bool
+        default: false
+  move_pinned:
+    description: Whether guests are moved although a tag keeps them in place or pins them to a node that is maintained.
+    type: bool
+    default: false
+  allow_hidden:
+    description: Whether the tour is planned although guests may be hidden from the user.
+    type: bool
+    default: false
+  apply:
+    description:
+      - A tour that was planned before, as the path of the file that was written with O(plan_file), or as RV(tour) of
+        another task. The task fails with C(PlanStale) if the tour that it plans now departs from that one. Nodes that
+        are done, and moves that were made already, are no departure.
+    type: raw
+seealso:
+  - module: qemu_scheduler.proxmox.node_drain
+extends_documentation_fragment:
+  - qemu_scheduler.proxmox.moves
+  - qemu_scheduler.proxmox.scheduling
+  - qemu_scheduler.proxmox.scheduling.search
+  - qemu_scheduler.proxmox.proxmox
+  - qemu_scheduler.proxmox.proxmox.actiongroup_proxmox
+  - qemu_scheduler.proxmox.attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - V(planned) and V(recorded) write nothing in any case.
+  diff_mode:
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: See whether all nodes can be maintained tonight
+  qemu_scheduler.proxmox.maintenance_tour:
+    only_if: [updates, kernel]
+    guests:
+      - {tags: [gpu], action: shut_down}
+      - {status: stopped, immovable: true, action: stay}
+  register: night
+
+- name: Show the order
+  ansible.builtin.debug:
+    msg: "{{ night.tour.steps | map(attribute='node') | join(', ') }}: {{ night.total_moves }} moves"
+"""
+
+RETURN = r"""
+tour:
+  description: The plan. The page on the plan document of this collection describes its keys.
+  returned: state=planned, also if the tour is refused
+  type: dict
+refused:
+  description:
+    - Why the tour is refused. Each reason has the C(node) (empty if it concerns the whole cluster), C(name) (for
+      O(accept); empty if it cannot be accepted), C(why) and C(cure).
+  returned: state=planned, also if the tour is refused
+  type: list
+  elements: dict
+  sample: [{node: pve3, name: quorum, why: "without it, 1 of 3 votes are left, and 2 are needed", cure: ...}]
+total_moves:
+  description: How many guests move during the tour. A guest that moves twice counts twice.
+  returned: state=planned, also if the tour is refused
+  type: int
+done:
+  description: The nodes that were maintained already.
+  returned: state=planned, also if the tour is refused
+  type: list
+  elements: str
+unfinished:
+  description: Nodes that an earlier run has begun and not ended, and that need no maintenance any more.
+  returned: state=planned, also if the tour is refused
+  type: list
+  elements: str
+names:
+  description: The names of the guests that are not moved, by VMID.
+  returned: state=planned, also if the tour is refused
+  type: dict
+record:
+  description: What the tour has begun and set.
+  returned: other states
+  type: dict
+  sample: {begun: [pve2], done: {pve1: 1795650000}, set: [noout], "off": {pve2: [104]}}
+started:
+  description: The VMIDs of the guests that were started again.
+  returned: other states
+  type: list
+  elements: int
+"off":
+  description: The VMIDs of the guests that were shut down.
+  returned: other states
+  type: list
+  elements: int
+error_code:
+  description: Stable code of the error, such as V(TourRefused).
+  returned: on failure
+  type: str
+  sample: TourRefused
+error_details:
+  description: Further data about the error.
+  returned: on failure
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.maintenance.carried_out import carry_out
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.maintenance.options import (
+    PLANNED,
+    tour_argument_spec,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.maintenance.planned import (
+    plan_maintenance,
+)
+
+
+def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
+    """Run the module."""
+    module = hiding_secrets(module_class)(
+        argument_spec=tour_argument_spec(), mutually_exclusive=[("apply", "plan_file")], supports_check_mode=True
+    )
+    if module.params["state"] == PLANNED:
+        answer(module, lambda: plan_maintenance(module.params, warn=module.warn))
+    else:
+        answer(module, lambda: carry_out(module.params, check_mode=module.check_mode, warn=module.warn))
+
+
+if __name__ == "__main__":
+    main()
