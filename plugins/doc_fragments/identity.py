@@ -18,6 +18,15 @@ options:
         if the VM with this name has another O(vmid).
       - Required to create a VM.
     type: str
+  per_node:
+    description:
+      - Whether each node may have a template of this name. O(name) and O(node) then identify a template together.
+      - Without O(node), this stands for one template on each node that can be reached and matches O(node_regex). Of a
+        single VM, the result lists them in C(vms).
+      - The clone of such a template is made from the copy on its own node, see O(clone).
+      - Requires O(template=true) or O(state=absent), and one cluster. V(false) when this is not given.
+    type: bool
+    version_added: 1.1.0
   vmid:
     description:
       - VMID of the existing VM, or VMID for the new VM. A new VM without it gets the lowest free VMID that
@@ -59,8 +68,9 @@ options:
         clone, and disks with a larger size are grown.
       - 'Or a mapping with C(name) or C(vmid), and optionally with C(pool) and C(node), where the source has to be, such
         as V({name: debian-13, pool: templates}).'
-      - Several templates may have the same name, one on each node. The clone is made from the copy on the chosen node.
-        All of them must be in one pool and have the same disks, sizes, tags, C(bios), C(machine), C(ostype) and
+      - Several templates may have the same name, one on each node, see O(per_node). If they have different names, list
+        the names or VMIDs, as in V([debian-13-pve1, debian-13-pve2]). The clone is made from the copy on the chosen
+        node. All of them must be in one pool and have the same disks, sizes, tags, C(bios), C(machine), C(ostype) and
         C(scsihw).
       - Anybody may give a VM of their own the name of a template. So of templates in different pools, only those in the
         pool of the new VM count. If there are none, C(pool) of the mapping has to say which ones are meant. Beside

@@ -477,7 +477,8 @@ class GangRef:
 class Request:
     """One VM that the user requests, or a guest that a plan moves (existing).
 
-    cores is the number of vCPUs that the VM starts with, cores_max the number that can be plugged in (cores times
+    per_node tells that other nodes may have VMs of the same name. cores is the number of vCPUs that the VM starts with,
+    cores_max the number that can be plugged in (cores times
     sockets) if that is more. memory is in bytes. vmid is set if the user fixed it. running tells whether the VM will
     run after the task (state started). named is what its options name and only some nodes may have, as (kind, name): a
     mapping of a directory, PCI or USB device, a snippet, a storage. context holds the keys of the upstream scheduler.
@@ -521,6 +522,7 @@ class Request:
     options: Mapping[str, t.Any] = field(default_factory=dict)
     addresses: Mapping[str, str] = field(default_factory=dict)
     existing: bool = False
+    per_node: bool = False
 
     @property
     def constraints(self) -> Constraints:

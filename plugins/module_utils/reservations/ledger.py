@@ -278,7 +278,7 @@ def _find_former(wanted: Reservation, present: Iterable[Reservation], now: float
     """
     former = None
     for other in present:
-        same_vmid, same_name = other.vmid == wanted.vmid, other.name == wanted.name
+        same_vmid, same_name = other.vmid == wanted.vmid, other.key == wanted.key
         if not (same_vmid or same_name):
             continue
         orphan = other.phase == "binding" and other.forsaken and not other.source

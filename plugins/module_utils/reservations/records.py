@@ -128,6 +128,7 @@ class Reservation:
         addresses: the static IP addresses that the VM will have.
         identity: for a move, that of the guest. For a creation, that of the VM, as its config showed it after the
             create; None until then.
+        per_node: whether other nodes may have a VM of the same name.
         task: for a creation, the UPID of the task that creates the VM; empty until it is known.
         phase: C(reserved) before anything was sent to Proxmox, C(binding) from just before the create call on,
             C(created) after its task has succeeded.
@@ -153,6 +154,7 @@ class Reservation:
     addresses: tuple[str, ...] = ()
     identity: Identity | None = None
     task: str = ""
+    per_node: bool = False
     phase: Phase = "reserved"
     holder: Holder | None = None
     created: float = 0.0
@@ -160,6 +162,11 @@ class Reservation:
     quiet: float = 0.0
     expired: bool = False
     forsaken: bool = False
+
+    @property
+    def key(self) -> str:
+        """The name as far as it is unique in a cluster. A VM's name has no blanks."""
+        return f"{self.name} on {self.node}" if self.per_node else self.name
 
     def has_ended(self, now: float) -> bool:
         """Tell whether the reservation no longer counts.
@@ -201,13 +208,14 @@ def to_row(reservation: Reservation) -> tuple[t.Any, ...]:
         "addresses": reservation.addresses,
         "identity": to_data(reservation.identity),
         "task": reservation.task,
+        "per_node": reservation.per_node,
         # Version 1.0.0 refuses reservations without it.
         "group": reservation.constraints.gang.name if reservation.constraints.gang else None,
     }
     return (
         reservation.cluster,
         reservation.vmid,
-        reservation.name,
+        reservation.key,
         reservation.holder.id,
         holder_to_text(reservation.holder),
         reservation.phase,
@@ -231,7 +239,7 @@ def from_row(row: Iterable[t.Any]) -> Reservation:
         return Reservation(
             cluster=cluster,
             vmid=_vmid(vmid),
-            name=_text(name),
+            name=_text(name).partition(" ")[0] if values.get("per_node") else _text(name),
             node=_text(values["node"]),
             cores=_amount(values["cores"]),
             memory=int(_amount(values["memory"])),
@@ -248,6 +256,7 @@ def from_row(row: Iterable[t.Any]) -> Reservation:
             addresses=tuple(str(ipaddress.ip_address(_text(each))) for each in values.get("addresses", ())),
             identity=from_data(Identity, values["identity"]) if values.get("identity") else None,
             task=_text(values.get("task", "")),
+            per_node=bool(values.get("per_node")),
             phase=_phase(phase),
             holder=holder_from_text(holder),
             created=_amount(created),

@@ -64,7 +64,7 @@ class Approved:
     def __init__(self, plan: VMPlan) -> None:
         self.document = as_document(plan)
         self.plan = plan
-        self._by_key = {key: vm for vm in plan.vms for key in (vm.name, vm.vmid) if key}
+        self._by_key = {key: vm for vm in plan.vms for key in (vm.name, vm.vmid, (vm.name, vm.node)) if key}
 
     def held(self, entries: Sequence[Entry], series: Collection[Series]) -> list[Entry]:
         """Return the entries with the decisions of the plan, and those that remove VMs beyond a count.
@@ -114,7 +114,10 @@ class Approved:
         return PlanStale(f"{job.label} is not as planned: {'; '.join(changed)}", changed=changed)
 
     def _of(self, entry: Entry) -> PlannedVM | None:
-        return self._by_key.get(entry.request.name or entry.request.vmid or 0)
+        request = entry.request
+        if request.per_node:
+            return self._by_key.get((request.name, request.node))
+        return self._by_key.get(request.name or request.vmid or 0)
 
 
 # --- the requests -----------------------------------------------------------------------------------------------------

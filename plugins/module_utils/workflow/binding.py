@@ -153,7 +153,8 @@ class BindingCycle:
         creations, awaited = self._creations, {guest.vmid for guest in nameless}
         while awaited:
             guests = [guest for guest in self._access.read(patience=0).guests if guest.vmid in awaited]
-            if any(guest.name == job.entry.request.name for guest in guests):
+            asked = job.entry.request
+            if any(guest.name == asked.name and (not asked.per_node or guest.node == asked.node) for guest in guests):
                 return True
             left = [guest for guest in guests if is_nameless(guest) and guest.vmid not in creations.abandoned]
             if not left:

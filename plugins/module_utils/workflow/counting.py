@@ -240,6 +240,7 @@ def reservation_of(decision: Decision, cluster: str) -> Reservation:
         cluster=cluster,
         vmid=decision.vmid,
         name=request.name,
+        per_node=request.per_node,
         node=decision.node,
         cores=request.cores,
         memory=request.memory,

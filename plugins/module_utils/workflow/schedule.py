@@ -66,10 +66,12 @@ def schedule(
             done = _run_on_clusters(run, task, check_mode=check_mode)
     else:
         approved = _read_approved(options)
-        if approved is not None:
-            task = replace(task, entries=approved.held(task.entries, task.series), series=())
         with closing(Access.open(params, facts_of(params.get("nodes")))) as access:
+            task, cautions = task.on_each_node(lambda: read_settled(access.reader, patience=0).nodes)
+            if approved is not None:
+                task = replace(task, entries=approved.held(task.entries, task.series), series=())
             done = _run_on_one(access, task, options, approved, progress, check_mode=check_mode)
+            done.cautions.extend(cautions)
     for text in (*done.cautions, *done.run.warnings, *warnings_of(done.reports)):
         warn(text)
     return _result(done, options, check_mode=check_mode)
@@ -116,7 +118,11 @@ def _result(done: Done, options: RunOptions, *, check_mode: bool) -> dict[str, t
     """The module's result. Raises RunFailed with it if a VM failed."""
     run, reports, _cautions, room, plan = done
     result = result_of(
-        reports, run.nodes, single=not options.many, in_full=options.decision_nodes, with_guests=options.node_guests
+        reports,
+        run.nodes,
+        single=not options.many and len(reports) == 1,
+        in_full=options.decision_nodes,
+        with_guests=options.node_guests,
     )
     result["check_mode"] = check_mode
     if room is not None:

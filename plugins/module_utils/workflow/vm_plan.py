@@ -299,10 +299,11 @@ def read_plan(source: t.Any, option: str) -> VMPlan:
     """
     document = read_document(source, option)
     plan: VMPlan = record(VMPlan, PLAN)(option, unsealed(document, FORMAT, option))
-    seen: set[str | int] = set()
+    seen: set[object] = set()
     for number, vm in enumerate(plan.vms):
         where = f"{option}.vms[{number}]"
-        identity = {key for key in (vm.name, vm.vmid) if key}
+        copy = bool((vm.request or {}).get("per_node"))
+        identity = {key for key in ((vm.name, vm.node) if copy else vm.name, vm.vmid) if key}
         if identity & seen:
             raise InvalidRequest(f"{where}: {vm.label} is listed twice")
         if vm.actions and (vm.vmid is None or vm.node is None):

@@ -16,7 +16,7 @@ class Cluster:
     """A cluster at one moment of a replay.
 
     Attributes:
-        names: the names of VMs.
+        names: the names of VMs; names_on those on each node.
         vmids: the VMIDs of guests; on: the same by node; joined: those of guests that join an HA rule, by rule.
         cores, memory: their sums by node, of running guests (False) and of all (True).
         counts: the number of guests by node and tag, and by node (None).
@@ -34,6 +34,7 @@ class Cluster:
         self.on: dict[str, set[int]] = defaultdict(set)
         self.joined: dict[str | None, set[int]] = defaultdict(set)
         self.names: set[str | None] = set()
+        self.names_on: defaultdict[str, set[str | None]] = defaultdict(set)
         self.cores: dict[tuple[str, bool], float] = defaultdict(float)
         self.memory: dict[tuple[str, bool], int] = defaultdict(int)
         self.counts: Counter[tuple[str, str | None]] = Counter()
@@ -53,6 +54,7 @@ class Cluster:
             self.joined[guest.constraints.ha.joins].add(guest.vmid)
         if guest.kind == "qemu" and guest.status != "assumed":
             self.names.add(guest.name)
+            self.names_on[node].add(guest.name)
         for at, size in guest.storage_pending.items():
             if at in self.storages:
                 self.used[place(self.storages[at])] += size

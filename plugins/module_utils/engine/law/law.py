@@ -97,8 +97,8 @@ def own_vmid(cluster: Cluster, case: Case) -> Iterator[str]:
 
 
 def own_name(cluster: Cluster, case: Case) -> Iterator[str]:
-    """A VM has a name of its own."""
-    if case.vm.name in cluster.names:
+    """A VM has a name of its own, at least on its node if it is one per node."""
+    if case.vm.name in (cluster.names_on[case.node.name] if case.request.per_node else cluster.names):
         yield "its name is taken"
 
 

@@ -5,19 +5,23 @@
 
 from __future__ import annotations
 
+import typing as t
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...engine.knowledge import Absent, Answer, Known, NotKnown
 from ...engine.texts import first, listed
 from ...errors import AmbiguousName, CollectionError, InvalidRequest, OtherPool, VMIDConflict, VMNotKnown
-from ...model import Guest
+from ...model import Guest, Request
 from ...proxmox.creations import removal_of
 from ...proxmox.inventory.freshness import BEING_MADE
 from ...reservations.ledger import AlreadyReserved
 from ...reservations.records import Reservation
 from ..counting import guest_of
 from ..options.entries import Entry
+
+Key: t.TypeAlias = "str | int | tuple[str, str]"
+"""What identifies a reservation: its name, its VMID, or its name and its node."""
 
 VMIDS_TOLD = 10
 """How many VMIDs a warning lists."""
@@ -70,7 +74,9 @@ def match_entries(
     for guest in by_vmid.values():
         if guest.name is not None:
             by_name.setdefault(guest.name, []).append(guest)
-    reserved = {key: reservation for reservation in pending for key in (reservation.name, reservation.vmid)}
+    reserved: dict[Key, Reservation] = {
+        key: each for each in pending for key in (each.name, each.vmid, (each.name, each.node))
+    }
     names = _Names(by_name, tuple(guest for guest in by_vmid.values() if is_silent(guest)))
     matches = [_match(entry, by_vmid, names, reserved, shown) for entry in entries]
     nameless = tuple(guest for guest in by_vmid.values() if is_nameless(guest) and guest.vmid not in abandoned)
@@ -152,9 +158,14 @@ class _Names:
     def namesakes(self, name: str) -> list[Guest]:
         return [guest for guest in self.by_name.get(name, ()) if guest.kind == "qemu"] if name else []
 
+    def own(self, request: Request) -> list[Guest]:
+        """The guests of the requested name, where there may be only one of them."""
+        found = self.namesakes(request.name)
+        return [guest for guest in found if guest.node == request.node] if request.per_node else found
+
     def find(self, entry: Entry) -> Answer[Guest]:
         """The VM that an entry identifies by its name alone. Raises AmbiguousName and OtherPool."""
-        found = _in_its_pool(entry, self.namesakes(entry.request.name))
+        found = _in_its_pool(entry, self.own(entry.request))
         if len(found) > 1:
             raise AmbiguousName(f"{entry.label}: {len(found)} guests have this name: {_listed(found)}; set vmid")
         if found:
@@ -162,13 +173,19 @@ class _Names:
         perhaps = tuple(guest for guest in self.silent if _may_be(entry, guest))
         return NotKnown(perhaps) if perhaps else Absent()
 
-    def check_case(self, entry: Entry, reserved: Mapping[str | int, Reservation]) -> None:
+    def check_case(self, entry: Entry, reserved: Mapping[Key, Reservation]) -> None:
         """Refuse a new VM whose name another one has in another case: names of hosts do not differ by that."""
         name = entry.request.name
         folded = name.casefold()
-        others = [guest for key in self.by_name if key.casefold() == folded for guest in self.namesakes(key)]
+        others = [
+            guest for key in self.by_name if key != name and key.casefold() == folded for guest in self.namesakes(key)
+        ]
         told = [_listed(others)] if others else []
-        told += [f"{key}, which is being created" for key in reserved if str(key).casefold() == folded and key != name]
+        told += [
+            f"{key}, which is being created"
+            for key in reserved
+            if isinstance(key, str) and key.casefold() == folded and key != name
+        ]
         if told:
             raise AmbiguousName(f"{entry.label}: the name differs only in case from that of {told[0]}; choose another")
 
@@ -197,6 +214,8 @@ def _other_pool(entry: Entry, guest: Guest) -> OtherPool:
 
 def _may_be(entry: Entry, guest: Guest) -> bool:
     """Whether a guest without a name may be the VM that an entry identifies by its name."""
+    if entry.request.per_node and guest.node != entry.request.node:
+        return False
     return entry.adopt or entry.request.pool is None or guest.pool in (None, entry.request.pool)
 
 
@@ -204,15 +223,16 @@ def _match(
     entry: Entry,
     by_vmid: Mapping[int, Guest],
     names: _Names,
-    reserved: Mapping[str | int, Reservation],
+    reserved: Mapping[Key, Reservation],
     shown: Collection[int],
 ) -> Match:
     request = entry.request
-    reservation = reserved.get(request.name) if request.name else None
+    key = (request.name, request.node or "") if request.per_node else request.name
+    reservation = reserved.get(key) if request.name else None
     try:
         if request.vmid is not None:
             held = reserved.get(request.vmid) or reservation
-            namesakes = names.namesakes(request.name)
+            namesakes = names.own(request)
             return _match_by_vmid(entry, request.vmid, by_vmid.get(request.vmid), namesakes, held, shown)
         answer = names.find(entry)
         if isinstance(answer, Known):

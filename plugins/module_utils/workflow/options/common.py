@@ -53,6 +53,7 @@ def identity_argument_spec() -> Spec:
     """The options for the VM's identity and for what to make it from."""
     return {
         "name": {"type": "str"},
+        "per_node": {"type": "bool"},
         "vmid": {"type": "int", "aliases": ["newid"]},
         "pool": {"type": "str"},
         "clone": {"type": "raw"},

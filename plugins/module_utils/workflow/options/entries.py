@@ -157,7 +157,8 @@ class Entry:
     @property
     def label(self) -> str:
         """How the VM is called in messages."""
-        return _label(self.request.name, self.request.vmid)
+        where = f" on {self.request.node}" if self.request.per_node and self.request.node else ""
+        return _label(self.request.name, self.request.vmid) + where
 
 
 def _label(name: str | None, vmid: int | None) -> str:
@@ -194,6 +195,10 @@ def build_entries(
     entries = []
     for position, body in enumerate(bodies):
         where = f"{option}[{origins[position] if origins else position}]." if vms else ""
+        if body.get("per_node"):
+            from .per_node import check_per_node
+
+            check_per_node(where, body, several_clusters=bool(params.get("clusters")))
         _check_sources(where, vms[position] if vms else body, body)
         try:
             rules = parse_rules(body, prefix=where, priority_classes=priorities)
@@ -204,7 +209,7 @@ def build_entries(
             raise InvalidRequest(text, **error.details) from error
         entry = _entry(position, where, body, {"created": now, "devices": claims, **rules})
         entries.append(replace(_on_clusters(where, entry, body, params), addresses=addresses))
-    _check_unique(entries, option)
+    check_unique(entries, option)
     _check_groups(entries)
     return entries
 
@@ -282,7 +287,7 @@ def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[
     template = bool(body.get("template"))
     if state in RUNNING and template:
         raise InvalidRequest(f"{where}state: {state!r} contradicts template: a template cannot run")
-    request = replace(request, **rules)
+    request = replace(request, per_node=bool(body.get("per_node")), **rules)
     lasting: frozenset[str] = frozenset()
     if request.affinity or request.node_required:
         from ..lasting import lasting_tags, with_tags
@@ -348,14 +353,17 @@ def _on_clusters(where: str, entry: Entry, body: Mapping[str, t.Any], params: Ma
     return replace(entry, clusters=wanted, request=replace(entry.request, node_required=required))
 
 
-def _check_unique(entries: list[Entry], where: str) -> None:
-    for option in IDENTITY:
-        values = Counter(value for entry in entries if (value := getattr(entry.request, option)))
-        twice = [value for value, count in values.items() if count > 1]
-        if twice:
-            raise InvalidRequest(
-                f"{option}: {twice[0]!r} is set in {values[twice[0]]} entries of {where}, expected different values"
-            )
+def check_unique(entries: Sequence[Entry], where: str) -> None:
+    """Refuse VMs with the same VMID or name. Raises InvalidRequest."""
+    requests = [entry.request for entry in entries]
+    names = [request.name for request in requests if not request.per_node]
+    copies = [request for request in requests if request.per_node]
+    _check_once("vmid", [request.vmid for request in requests], where)
+    _check_once("name", names, where)
+    _check_once("name", [f"{copy.name} on {copy.node or 'each node'}" for copy in copies], where)
+    both = sorted({copy.name for copy in copies} & set(names))
+    if both:
+        raise InvalidRequest(f"name: {both[0]!r} is set with per_node and without it in {where}")
     spelled: dict[str, str] = {}
     for name in (entry.request.name for entry in entries if entry.request.name):
         other = spelled.setdefault(name.casefold(), name)
@@ -363,6 +371,12 @@ def _check_unique(entries: list[Entry], where: str) -> None:
             raise InvalidRequest(
                 f"name: {other!r} and {name!r} in {where} differ only in case, expected different names"
             )
+
+
+def _check_once(option: str, values: Iterable[t.Any], where: str) -> None:
+    for value, count in Counter(value for value in values if value).items():
+        if count > 1:
+            raise InvalidRequest(f"{option}: {value!r} is set in {count} entries of {where}, expected different values")
 
 
 def _check_groups(entries: list[Entry]) -> None:

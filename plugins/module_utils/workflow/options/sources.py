@@ -23,7 +23,7 @@ _LATEST = re.compile(rf"(?:({_STORAGE}):)?([1-9]\d{{2,8}})")
 _VOLUME = re.compile(rf"({_STORAGE}):backup/\S+")
 
 
-_CLONE_EXPECTED = "a name, a VMID, or a mapping such as {name: debian-13, pool: templates}"
+_CLONE_EXPECTED = "a name, a VMID, a list of them, or a mapping such as {name: debian-13, pool: templates}"
 _CLONE_KEYS = ("name", "vmid", "pool", "node")
 
 
@@ -33,6 +33,7 @@ class Clone:
 
     Attributes:
         vmid: that of the source; None if it is identified by its name.
+        others: the names and VMIDs of further templates, which are copies of the source on other nodes.
         pool, node: where the source is; None for anywhere.
     """
 
@@ -45,11 +46,12 @@ class Clone:
     storage_class: str | None = None
     format: str | None = None
     snapname: str | None = None
+    others: tuple[str | int, ...] = ()
 
     @property
     def called(self) -> str:
         """How messages call the source."""
-        return repr(self.name) if self.name else f"'{self.vmid}'"
+        return " or ".join(repr(str(each)) for each in (self.name or self.vmid, *self.others))
 
     @property
     def place(self) -> str:
@@ -59,7 +61,8 @@ class Clone:
 
     def names(self, guest: Guest) -> bool:
         """Whether a guest has the VMID or the name of the source."""
-        return guest.vmid == self.vmid if self.vmid is not None else guest.name == self.name
+        own = guest.vmid == self.vmid if self.vmid is not None else guest.name == self.name
+        return own or guest.vmid in self.others or guest.name in self.others
 
     def allows(self, guest: Guest) -> bool:
         """Whether a guest is where the source has to be."""
@@ -84,9 +87,14 @@ class Backup:
 
 def clone_of(body: Mapping[str, t.Any]) -> Clone:
     """What C(clone) says. Raises InvalidRequest."""
-    name, vmid, pool, node = _source_of(body["clone"])
+    given, *others = (body["clone"] or [""]) if isinstance(body["clone"], list) else [body["clone"]]
+    name, vmid, pool, node = _source_of(given)
+    further = [_source_of(other) for other in others if not isinstance(other, Mapping)]
+    if len(further) < len(others) or (others and isinstance(given, Mapping)):
+        raise InvalidRequest(f"clone: {body['clone']!r} is not valid, expected {_CLONE_EXPECTED}", option="clone")
     own = body.get("name")
-    if own is not None and own in (name, str(vmid)):
+    # A template per node may be copied from the one on another node.
+    if own is not None and own in (name, str(vmid), *others) and not body.get("per_node"):
         raise InvalidRequest(f"clone: {own!r} is the VM's own name, expected that of another VM or template")
     full = body.get("full")
     check_length("snapname", str(body.get("snapname") or ""), LONGEST_SNAPSHOT)
@@ -100,6 +108,7 @@ def clone_of(body: Mapping[str, t.Any]) -> Clone:
         storage_class=body.get("storage_class"),
         format=None if body.get("format") == "unspecified" else body.get("format"),
         snapname=body.get("snapname"),
+        others=tuple(each for other, number, *_place in further if (each := other or number)),
     )
     for option in ("storage", "storage_class", "format"):
         if not clone.full and getattr(clone, option):

@@ -12,12 +12,12 @@ from __future__ import annotations
 import re
 import typing as t
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...engine.profiles import Profile
 from ...engine.texts import first, listed
 from ...errors import InvalidRequest
-from ...model import Guest
+from ...model import Guest, Node
 from ...proxmox.options.request import vm_request
 from ...proxmox.options.values import check_range
 from ..existing.matching import is_silent, named_nowhere
@@ -62,6 +62,17 @@ class Task:
 
             attributes = device_attributes(params["device_attributes"])
         return cls(entries, series, in_use, default, attributes, pools_of(params))
+
+    def on_each_node(self, read: Callable[[], Collection[Node]]) -> tuple[Task, list[str]]:
+        """The task with one entry for each copy of a template per node, and warnings. read returns the nodes, and is
+        only called if it is needed.
+        """
+        if not any(entry.request.per_node for entry in self.entries):
+            return self, []
+        from .per_node import on_each_node
+
+        entries, cautions = on_each_node(self.entries, read)
+        return replace(self, entries=entries), cautions
 
     def surplus(self, read: Callable[[], Iterable[Guest]]) -> tuple[list[Entry], list[str]]:
         """The entries that remove VMs of formerly larger counts, and warnings. Without counts, read is not called."""

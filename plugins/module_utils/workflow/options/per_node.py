@@ -1,0 +1,69 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Templates that have copies of the same name on several nodes, of which the node tells them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...engine.node_selection import compiled_regex
+from ...engine.texts import listed
+from ...errors import InvalidRequest
+from ...model import Node
+from .entries import Entry, check_unique
+
+
+def check_per_node(where: str, body: Mapping[str, Any], *, several_clusters: bool) -> None:
+    """Refuse C(per_node) where a name that several VMs have would be a mistake. Raises InvalidRequest."""
+    if several_clusters:
+        raise InvalidRequest(f"{where}per_node: is for tasks about one cluster")
+    if body.get("state") != "absent" and not body.get("template"):
+        raise InvalidRequest(
+            f"{where}per_node: is for templates, which stay on their nodes; set template=true, or give each VM a name "
+            "of its own, for example with count"
+        )
+    if not body.get("name"):
+        raise InvalidRequest(f"{where}per_node: requires name, which is not set")
+    if body.get("vmid") is not None and body.get("node") is None:
+        raise InvalidRequest(f"{where}vmid: {body['vmid']} cannot be that of a copy on each node; set node, too")
+
+
+def on_each_node(entries: Sequence[Entry], read: Callable[[], Collection[Node]]) -> tuple[list[Entry], list[str]]:
+    """The entries, of which each for a template per node without a node is replaced by one for each node, and warnings.
+
+    read returns the nodes of the cluster, and is only called if it is needed. Raises InvalidRequest.
+    """
+    if not any(_is_open(entry) for entry in entries):
+        return list(entries), []
+    nodes = sorted(read(), key=lambda node: node.name)
+    found: list[Entry] = []
+    warnings: list[str] = []
+    for entry in entries:
+        if not _is_open(entry):
+            found.append(entry)
+            continue
+        copies, left = _copies(entry, nodes)
+        found.extend(copies)
+        if left:
+            done = "removed" if entry.state == "absent" else "made"
+            warnings.append(f"{entry.label}: no copy is {done} on {listed(left)}, which cannot be reached")
+    found = [replace(entry, position=position) for position, entry in enumerate(found)]
+    check_unique(found, "vms")
+    return found, warnings
+
+
+def _is_open(entry: Entry) -> bool:
+    return entry.request.per_node and entry.request.node is None
+
+
+def _copies(entry: Entry, nodes: Iterable[Node]) -> tuple[list[Entry], list[str]]:
+    """The entries for the nodes that can be reached, and the names of the others."""
+    pattern = compiled_regex(entry.request)
+    wanted = [node for node in nodes if pattern is None or pattern.matches(node.name)]
+    if not wanted:
+        raise InvalidRequest(f"per_node: {entry.label} matches no node, expected at least one")
+    copies = [replace(entry, request=replace(entry.request, node=node.name)) for node in wanted if node.online]
+    return copies, [node.name for node in wanted if not node.online]
