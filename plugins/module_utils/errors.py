@@ -99,10 +99,11 @@ class PlanUnlawful(CollectionError):
 
 
 class AmbiguousName(CollectionError):
-    """Two or more guests have the name in a request or in C(clone), or one of them has it in another case.
+    """Two or more guests have the name in a request or in C(clone), or one of them has it in another case. Or the
+    backups of the VMID in C(archive) are of several VMs.
 
     Cure: identify the VM by C(vmid), or rename the other guests. The message lists them. For C(clone), name the pool,
-    the node or the VMID of the template.
+    the node or the VMID of the template. For C(archive), name the volume.
     """
 
     code = "AmbiguousName"

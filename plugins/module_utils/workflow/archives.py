@@ -15,9 +15,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..engine.texts import known, listed
-from ..errors import ApiError, ArchiveNotFound, ConnectionFailed, InvalidRequest, PermissionDenied
+from ..errors import AmbiguousName, ApiError, ArchiveNotFound, ConnectionFailed, InvalidRequest, PermissionDenied
 from ..model import Archive, Decision, Disk, Request, Snapshot
+from ..proxmox.api.failures import UNREADABLE
 from ..proxmox.api.reader import Reader, ReadOnce
+from ..proxmox.identity import identity_of
 from ..proxmox.inventory import backups
 from ..proxmox.making import TEMPLATE
 from ..proxmox.options.drift import clone_adjustments
@@ -56,8 +58,10 @@ class Archives:
         """
         if entry.backup is None or entry.request.archive is not None:
             return entry
-        backup = self._find(entry, entry.backup, snapshot)
+        backup, oldest = self._find(entry, entry.backup, snapshot)
         config = self._config(entry, backup)
+        if oldest != backup and config.get("name") != entry.request.name:
+            self._check_owner(entry, backup, config, oldest)
         check_options(entry, config, f"a VM that is restored from {backup.volume}")
         if config.get(TEMPLATE) and entry.request.running:
             raise InvalidRequest(f"state: {backup.volume} holds a template, which cannot be {entry.state}")
@@ -72,17 +76,19 @@ class Archives:
         )
         return replace(entry, request=request)
 
-    def _find(self, entry: Entry, wanted: Backup, snapshot: Snapshot) -> backups.Backup:
+    def _find(self, entry: Entry, wanted: Backup, snapshot: Snapshot) -> tuple[backups.Backup, backups.Backup]:
+        """The backup that is wanted, the latest one of a VMID, and the oldest one that may be wanted as well."""
         owner = _OWNER.search(wanted.volume or "")
         vmid = int(owner[1] or owner[2]) if owner else wanted.vmid
         lists = backups.read_backups(self._reader, snapshot, wanted.kept_on, vmid)
         found = [each for each in lists.found if wanted.volume in (None, each.volume)]
         unread = "; ".join(f"backups on {place} cannot be read: {why}" for place, why in sorted(lists.unread.items()))
         if found:
-            latest = max(found, key=lambda each: (each.made, each.volume))
+            by_age = sorted(found, key=lambda each: (each.made, each.volume))
+            oldest, latest = by_age[0], by_age[-1]
             if unread and wanted.volume is None:
                 self.doubts[latest.volume] = f"{latest.volume} may not be the latest backup; {unread}"
-            return latest
+            return latest, oldest
         what = wanted.volume or f"backup of VM {vmid}"
         where = f"storage {wanted.kept_on}" if wanted.kept_on else "any storage"
         others = known((each.volume for each in lists.found), wanted.volume or "") if lists.found else ""
@@ -93,6 +99,27 @@ class Archives:
             + (f"; {unread}" if unread else "")
             + (f"; known backups: {others}" if others else "")
             + (f"; storages with backups: {known(storages, wanted.kept_on or '')}" if misnamed else "")
+        )
+
+    def _check_owner(
+        self, entry: Entry, latest: backups.Backup, config: Mapping[str, t.Any], oldest: backups.Backup
+    ) -> None:
+        """Raise AmbiguousName if the latest and the oldest backup of a VMID are of two VMs: it was used again."""
+        try:
+            before = backups.read_archived_config(self._reader, min(oldest.nodes), oldest.volume)
+        except UNREADABLE as error:
+            doubt = f"it is not known whether {latest.volume} is of the same VM as {oldest.volume}: {error.message}"
+            self.doubts[latest.volume] = "; ".join(filter(None, [self.doubts.get(latest.volume), doubt]))
+            return
+        first, last = identity_of(before, ""), identity_of(config, "")
+        is_renamed = first.uuid is not None and (first.uuid, first.ctime) == (last.uuid, last.ctime)
+        if first.name == last.name or is_renamed:
+            return
+        told = [f'"{each.name}" ({volume})' for each, volume in ((first, oldest.volume), (last, latest.volume))]
+        raise AmbiguousName(
+            f"archive: the backups of this VMID are of several VMs, for {entry.label}: from {told[0]} to {told[1]}; "
+            "name the volume to restore",
+            volumes=[oldest.volume, latest.volume],
         )
 
     def _config(self, entry: Entry, backup: backups.Backup) -> Mapping[str, t.Any]:
