@@ -82,9 +82,9 @@ options:
       - Backup to restore if the VM does not exist. Either the volume identifier of a backup, such as
         V(nas:backup/vzdump-qemu-100-2026_01_01-00_00_00.vma.zst), or a VMID, such as V(100), for the latest backup of
         this VM, or V(nas:100) for the latest one on the storage C(nas).
-      - A VMID may have belonged to several VMs. The task fails if the oldest and the latest backup have different names,
-        and different UUIDs or times of creation, and the latest one does not have the requested name. Name the volume
-        then.
+      - A VMID may have belonged to several VMs. The task fails if the oldest and the latest backup have different
+        names, and different UUIDs or times of creation, and the latest one does not have the requested name. Name the
+        volume then.
       - The other options then replace those of the backup, and disks with a larger size are grown. Options that are not
         given keep the values of the backup.
       - The VM is placed by the sizes in the backup, on a node that sees the backup. All disks of the backup are

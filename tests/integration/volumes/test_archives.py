@@ -128,6 +128,38 @@ def test_latest_backup__is_restored_once_with_what_the_task_changes(
     assert (again["changed"], again["vms"][0]["drift"]) == (False, {})
 
 
+PAYROLL = {**CONFIG, "name": "payroll", "smbios1": "uuid=99999999-2222-3333-4444-555555555555"}
+BORN = "creation-qemu=10.0.2,ctime=1700000000"
+
+
+@pytest.mark.parametrize(
+    ("name", "latest", "refused"),
+    [
+        ("web", PAYROLL, True),
+        ("web-copy", PAYROLL, True),
+        ("payroll", PAYROLL, False),
+        ("web-copy", {**CONFIG, "name": "renamed"}, False),
+        ("web-copy", {**CONFIG, "name": "clone", "meta": BORN}, True),
+        ("web-copy", {**CONFIG, "smbios1": PAYROLL["smbios1"], "meta": BORN}, False),
+    ],
+    ids=["another", "of-another", "named", "renamed", "prepared", "rebuilt"],
+)
+def test_latest_backup_of_a_vmid_that_was_used_again__is_not_guessed(
+    control: Callable[..., Lab], name: str, latest: dict[str, Any], refused: bool
+) -> None:
+    used = [backup(OLD, 170, ctime=1000), backup(LATEST, 170, ctime=2000, config=latest)]
+    cluster, controller = control(**{**PARTS, "backups": used})
+
+    if refused:
+        failed = controller.fail("AmbiguousName", name=name, archive="170")
+        assert f'from "web" ({OLD}) to "{latest["name"]}" ({LATEST}); name the volume' in failed["msg"]
+        assert posts(cluster) == []
+        controller.schedule(name=name, archive=OLD, check=True)
+    else:
+        result = controller.schedule(name=name, archive="170", check=True, diff=True)
+        assert f"archive: {LATEST}" in result["diff"][0]["after"]
+
+
 def test_plan_with_the_latest_backup__restores_the_backup_that_it_was_made_with(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
