@@ -59,6 +59,7 @@ class Workload:
         plugin_config: as the user's file has it.
         profile: the name of the profile.
         fits: whether every VM finds a node; else none does.
+        goals: in milliseconds per VM, by the number of nodes.
     """
 
     title: str
@@ -69,6 +70,7 @@ class Workload:
     plugin_config: Config = field(default_factory=dict)
     profile: str = "balanced"
     fits: bool = True
+    goals: Mapping[int, float] = field(default_factory=dict)
 
     def scheduler(self, nodes: int) -> Scheduler:
         """A scheduler over a new cluster of so many nodes."""
@@ -212,6 +214,7 @@ WORKLOADS = {
         nodes=(16, 50),
         cluster=with_storages,
         plugin_config=BY_CLASS,
+        goals={50: 0.7},
     ),
     "drives": Workload(
         "two drives, storage to be chosen", lambda number: Request(f"web-{number}", cores=1, memory=GIB, disks=DISKS)

@@ -25,6 +25,17 @@ are counted.
 """
 
 
+@dataclass(slots=True, eq=False)
+class Shelf:
+    """Storages that are ranked together: the local ones of a node, or the shared ones of the cluster.
+
+    changes counts the changes of what is pending on them. rankings caches those of volumes.suitable.
+    """
+
+    changes: int = 0
+    rankings: dict[Hashable, t.Any] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class StorageUse:
     """The space in bytes of one storage: one object for all nodes that see it if it is shared, else one per node.
@@ -37,6 +48,7 @@ class StorageUse:
     type: str
     total: int
     used: int
+    shelf: Shelf
     pending: int = 0
     nodes: set[str] = field(default_factory=set)
 
@@ -210,11 +222,13 @@ class ClusterState:
     # --- inside ---
 
     def _place_storages(self, storages: Iterable[Storage]) -> None:
+        shared, local = Shelf(), {name: Shelf() for name in self._by_name}
         for storage in sorted(storages, key=lambda s: (s.name, s.node)):
             info = self._by_name.get(storage.node)
             if info is None:
                 continue
-            use = StorageUse(storage.name, storage.shared, storage.type, storage.total, storage.used)
+            shelf = shared if storage.shared else local[storage.node]
+            use = StorageUse(storage.name, storage.shared, storage.type, storage.total, storage.used, shelf)
             if storage.shared:
                 use = self._shared.setdefault(storage.name, use)
                 # An offline node reports a shared storage without figures: the largest report is the true one.
@@ -241,7 +255,9 @@ class ClusterState:
         for (storage, node), size in guest.storage_pending.items():
             holder = self._by_name.get(node)
             if holder is not None and storage in holder.storages:
-                holder.storages[storage].use.pending += sign * size
+                use = holder.storages[storage].use
+                use.pending += sign * size
+                use.shelf.changes += 1
         info = self._by_name.get(guest.node)
         if info is None:
             return
@@ -258,8 +274,8 @@ class ClusterState:
         if guest.constraints.affinity:
             self.repelling.count(guest, sign)
         for driver, device in guest.devices:
-            for use in info.devices:
-                use.count(driver, device, sign)
+            for held in info.devices:
+                held.count(driver, device, sign)
         self.changed.append(info)
 
 

@@ -10,13 +10,13 @@ the drives before it. If that fails, other distributions of the drives are tried
 from __future__ import annotations
 
 import functools
-import heapq
-from collections.abc import Collection, Mapping, Sequence
+import itertools
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..errors import InvalidRequest
 from ..model import GIB, MIB, CloneSource, Disk, Request, StorageClass, Template
-from .cache import NodeInfo, NodeStorage
+from .cache import NodeInfo, NodeStorage, Shelf, StorageUse
 from .cloning import cloned_disks, landing_of, misplaced, moved_from, source_for
 from .framework.interface import CycleState
 from .framework.status import Shortage, Status, unresolvable, unschedulable
@@ -55,7 +55,9 @@ class Binding:
 
     def put(self, disk: Disk, storage: str) -> None:
         """Assign the drive to a storage."""
-        self.storages.update(dict.fromkeys((disk.slot, *disk.others), storage))
+        self.storages[disk.slot] = storage
+        for slot in disk.others:
+            self.storages[slot] = storage
         if disk.size:
             self.bytes[storage] = self.bytes.get(storage, 0) + disk.size
 
@@ -70,20 +72,39 @@ class Binding:
                 del self.bytes[storage]
 
 
-def find_volumes(request: Request, node: NodeInfo, classes: Mapping[str, StorageClass]) -> Binding | Status:
-    """Choose a storage for every drive of the request on node, or return why that is not possible. Raises
-    InvalidRequest.
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """What drives of one kind need of a storage. There is one object per kind, so that it is found fast."""
+
+    content: str
+    wanted: StorageClass
+
+
+kind_of = functools.cache(Kind)
+
+Drives = tuple[Template | None, Sequence[tuple[Disk, Kind]]]
+"""The template to clone from, if any, and the drives to create, largest first."""
+
+
+def find_volumes(
+    request: Request, node: NodeInfo, classes: Mapping[str, StorageClass], drives: Drives | None = None
+) -> Binding | Status:
+    """Choose a storage for every drive of the request on node, or return why that is not possible. drives are those of
+    the request, if they do not depend on the node. Raises InvalidRequest.
     """
-    made = drives_on(request, node)
+    made = drives or _drives_on(request, node, classes)
     if isinstance(made, Status):
         return made
     template, disks = made
     binding = Binding(template=template)
-    for disk in disks:
-        conflict = _check(disk, disk.storage, node, class_of(disk, classes), binding) if disk.storage else None
+    unnamed = []
+    for disk, kind in disks:
+        if disk.storage is None:
+            unnamed.append((disk, kind))
+            continue
+        conflict = _check(disk, disk.storage, node, kind.wanted, binding)
         if conflict is not None:
             return conflict
-    unnamed = [(disk, class_of(disk, classes)) for disk in disks if disk.storage is None]
     conflict = _Search(node, binding).place(unnamed) if unnamed else None
     if conflict is None and template is not None and request.clone is not None:
         conflict = _land(request.clone, template, node, binding)
@@ -106,7 +127,19 @@ def volumes_on(
     state: CycleState, request: Request, node: NodeInfo, classes: Mapping[str, StorageClass]
 ) -> Binding | Status:
     """The same, computed once per node and cycle for all plugins. The result must not be changed."""
-    return state.once((find_volumes, node.index), find_volumes, request, node, classes)
+    return volumes_of(state, request, (node,), classes)[0]
+
+
+def volumes_of(
+    state: CycleState, request: Request, nodes: Iterable[NodeInfo], classes: Mapping[str, StorageClass]
+) -> list[Binding | Status]:
+    """The same for many nodes."""
+    known: dict[int, Binding | Status] = state.once(volumes_of, dict)
+    drives = state.once(_drives_anywhere, _drives_anywhere, request, classes)
+    for node in nodes:
+        if node.index not in known:
+            known[node.index] = find_volumes(request, node, classes, drives)
+    return [known[node.index] for node in nodes]
 
 
 def class_of(disk: Disk, classes: Mapping[str, StorageClass]) -> StorageClass:
@@ -129,17 +162,64 @@ def allowed(storage: NodeStorage, wanted: StorageClass) -> bool:
     return not wanted.storages or _named(use.name, wanted.storages)
 
 
-def suitable(node: NodeInfo, content: str, wanted: StorageClass) -> Sequence[tuple[str, NodeStorage, int]]:
-    """The storages of a node, active or not, on which a class may put such content, each with the bytes that the class
-    may use of the empty storage. Computed once per node.
+@dataclass(slots=True, eq=False)
+class Ranking:
+    """Active storages of one shelf that suit drives of one kind, by the space that is left.
+
+    limits maps each to the bytes that the class may use of the empty storage.
     """
-    found = node.suitable.get((content, wanted))
+
+    shelf: Shelf
+    limits: Mapping[str, tuple[StorageUse, int]]
+    _seen: int = -1
+    _ranked: Sequence[tuple[int, str]] = ()
+
+    def first(self, taken: Mapping[str, int]) -> tuple[int, str]:
+        """The storage with the most space left, with its negated free space, when the request has taken some bytes."""
+        if self._seen != self.shelf.changes:
+            self._ranked = sorted(self.place(name, 0) for name in self.limits)
+            self._seen = self.shelf.changes
+        first = self._ranked[0]
+        if first[1] not in taken:
+            return first
+        rest = [self.place(name, taken[name]) for name in taken if name in self.limits]
+        return min([*rest, *itertools.islice((place for place in self._ranked if place[1] not in taken), 1)])
+
+    def place(self, name: str, taken: int) -> tuple[int, str]:
+        """One storage with its negated free space, when the request has taken some bytes of it."""
+        use, limit = self.limits[name]
+        return use.used + use.pending + taken - limit, name
+
+
+@dataclass(slots=True)
+class Suitable:
+    """The storages of a node that suit drives of one kind; rankings are those of the active ones."""
+
+    storages: Sequence[NodeStorage]
+    rankings: Sequence[Ranking]
+
+
+def suitable(node: NodeInfo, kind: Kind) -> Suitable:
+    """Find the storages that suit a drive, apart from their space. Computed once per node."""
+    found: Suitable | None = node.suitable.get(kind)
     if found is None:
-        found = node.suitable[content, wanted] = [
-            (name, storage, _limit(storage, wanted))
-            for name, storage in node.storages.items()
-            if content in storage.content and allowed(storage, wanted)
-        ]
+        storages = [s for s in node.storages.values() if kind.content in s.content and allowed(s, kind.wanted)]
+        on: dict[Shelf, list[NodeStorage]] = {}
+        for storage in storages:
+            if storage.active:
+                on.setdefault(storage.use.shelf, []).append(storage)
+        rankings = [_ranking(shelf, some, kind) for shelf, some in on.items()]
+        found = node.suitable[kind] = Suitable(storages, rankings)
+    return found
+
+
+def _ranking(shelf: Shelf, storages: Sequence[NodeStorage], kind: Kind) -> Ranking:
+    """The ranking of these storages of a shelf: the same one for all nodes that see the same shared storages."""
+    key = kind, tuple(storage.use.name for storage in storages)
+    if key not in shelf.rankings:
+        limits = {storage.use.name: (storage.use, _limit(storage, kind.wanted)) for storage in storages}
+        shelf.rankings[key] = Ranking(shelf, limits)
+    found: Ranking = shelf.rankings[key]
     return found
 
 
@@ -176,18 +256,21 @@ def _could_hold(storage: NodeStorage, wanted: StorageClass, size: int) -> bool:
     return not storage.use.total or size <= _limit(storage, wanted)
 
 
-def drives_on(request: Request, node: NodeInfo) -> tuple[Template | None, list[Disk]] | Status:
-    """The template to clone from, if any, and the drives to create, largest first; or why the node cannot have them at
-    all.
-    """
+def _drives_anywhere(request: Request, classes: Mapping[str, StorageClass]) -> Drives | None:
+    """The drives of a request, if they do not depend on the node."""
+    if request.clone is not None or any(disk.volume or disk.source for disk in request.disks):
+        return None
+    return None, _largest_first(request.disks, classes)
+
+
+def _drives_on(request: Request, node: NodeInfo, classes: Mapping[str, StorageClass]) -> Drives | Status:
+    """The drives that a request has on a node, or why the node cannot have them at all."""
     template = source_for(request.clone, node) if request.clone is not None else None
     if isinstance(template, Status):
         return template
     elsewhere = misplaced(request, template) if template is not None else None
     if elsewhere is not None:
         return elsewhere
-    if template is None and not any(disk.volume or disk.source for disk in request.disks):
-        return None, _largest_first(request.disks)
     made: list[Disk] = []
     for disk in request.disks if template is None else cloned_disks(request, template):
         for volume in (disk.volume, disk.source):
@@ -196,11 +279,14 @@ def drives_on(request: Request, node: NodeInfo) -> tuple[Template | None, list[D
                 return conflict
         if disk.volume is None:
             made.append(disk if disk.source is None else _sized(disk, disk.source, node))
-    return template, _largest_first(made)
+    return template, _largest_first(made, classes)
 
 
-def _largest_first(disks: Sequence[Disk]) -> list[Disk]:
-    return sorted(disks, key=lambda disk: (-disk.size, disk.slot)) if len(disks) > 1 else list(disks)
+def _largest_first(disks: Sequence[Disk], classes: Mapping[str, StorageClass]) -> Sequence[tuple[Disk, Kind]]:
+    return [
+        (disk, kind_of(disk.content, class_of(disk, classes)))
+        for disk in sorted(disks, key=lambda disk: (-disk.size, disk.slot))
+    ]
 
 
 def _held(volume: str, node: NodeInfo) -> Status | None:
@@ -252,60 +338,79 @@ class _Search:
         self._binding = binding
         self._tries_left = MOST_TRIES
 
-    def place(self, disks: Sequence[tuple[Disk, StorageClass]]) -> Status | None:
+    def place(self, disks: Sequence[tuple[Disk, Kind]]) -> Status | None:
         """Put each drive on the storage with the most free space; of equal ones, on the first by name.
 
         If a later drive then does not fit, the drive before it goes to the storage with the next most space.
         """
-        (disk, wanted), *others = disks
-        storages = self._candidates(disk, wanted)
+        return None if self._place_first(disks) else self._search(disks)
+
+    def _place_first(self, disks: Sequence[tuple[Disk, Kind]]) -> bool:
+        """Whether each drive fits on its first choice. If not, none is placed."""
+        for number, (disk, kind) in enumerate(disks):
+            first = self._roomiest(disk, kind)
+            if first is None or disk.size > max(-first[0], 0):
+                for placed, _kind in disks[:number]:
+                    self._binding.take_back(placed)
+                return False
+            self._binding.put(disk, first[1])
+        return True
+
+    def _search(self, disks: Sequence[tuple[Disk, Kind]]) -> Status | None:
+        (disk, kind), *others = disks
+        storages = self._candidates(disk, kind)
         if not storages:
-            return self._nowhere(disk, wanted)
-        heapq.heapify(storages)
+            return self._nowhere(disk, kind)
         most, first = storages[0]
         conflict: Status | None = None
-        while storages:
-            negated, name = heapq.heappop(storages)
+        for negated, name in storages:
             if disk.size > max(-negated, 0) or not self._tries_left:
                 break
             self._tries_left -= 1
             self._binding.put(disk, name)
-            found = self.place(others) if others else None
+            found = self._search(others) if others else None
             if found is None:
                 return None
             conflict = conflict or found
             self._binding.take_back(disk)
-        return conflict or self._no_room(disk, wanted, -most, first)
+        return conflict or self._no_room(disk, kind, -most, first)
 
-    def _candidates(self, disk: Disk, wanted: StorageClass) -> list[tuple[int, str]]:
-        """The storages that are suitable apart from their space, each with its negated free space."""
+    def _candidates(self, disk: Disk, kind: Kind) -> list[tuple[int, str]]:
+        """The active storages that suit a drive, each with its negated free space after the drives before it, the one
+        with the most first.
+        """
         taken = self._binding.bytes
-        return [
-            (storage.use.used + storage.use.pending + taken.get(name, 0) - limit, name)
-            for name, storage, limit in suitable(self._node, disk.content, wanted)
-            if storage.active
-        ]
+        rankings = suitable(self._node, kind).rankings
+        return sorted(ranking.place(name, taken.get(name, 0)) for ranking in rankings for name in ranking.limits)
 
-    def _no_room(self, disk: Disk, wanted: StorageClass, most: int, name: str) -> Status:
+    def _roomiest(self, disk: Disk, kind: Kind) -> tuple[int, str] | None:
+        """The first of the candidates."""
+        best: tuple[int, str] | None = None
+        for ranking in suitable(self._node, kind).rankings:
+            first = ranking.first(self._binding.bytes)
+            if best is None or first < best:
+                best = first
+        return best
+
+    def _no_room(self, disk: Disk, kind: Kind, most: int, name: str) -> Status:
         detail = f"{disk.called} {_needs(disk.size, most)} on {name}"
-        storages = suitable(self._node, disk.content, wanted)
-        resolvable = any(_could_hold(storage, wanted, disk.size) for _name, storage, _limit in storages)
-        return _short(NO_CANDIDATE.format(_label(disk, wanted)), detail, disk.size - most, resolvable=resolvable)
+        storages = suitable(self._node, kind).storages
+        resolvable = any(_could_hold(storage, kind.wanted, disk.size) for storage in storages)
+        return _short(NO_CANDIDATE.format(_label(disk, kind.wanted)), detail, disk.size - most, resolvable=resolvable)
 
-    def _nowhere(self, disk: Disk, wanted: StorageClass) -> Status:
-        inactive = sorted(
-            name for name, storage, _limit in suitable(self._node, disk.content, wanted) if not storage.active
-        )
+    def _nowhere(self, disk: Disk, kind: Kind) -> Status:
+        storages = suitable(self._node, kind).storages
+        inactive = sorted(storage.use.name for storage in storages if not storage.active)
         if inactive:
             detail = f"{disk.called}: {', '.join(inactive)} not active"
-            return unschedulable(NO_CANDIDATE.format(_label(disk, wanted)), detail)
+            return unschedulable(NO_CANDIDATE.format(_label(disk, kind.wanted)), detail)
         others = [
             f"{name} ({storage.use.type})"
             for name, storage in sorted(self._node.storages.items())
-            if wanted.name and disk.content in storage.content
+            if kind.wanted.name and disk.content in storage.content
         ]
         detail = f"{disk.called}: there is none{f' among {listed(others)}' if others else ''}"
-        return unresolvable(NO_CANDIDATE.format(_label(disk, wanted)), detail)
+        return unresolvable(NO_CANDIDATE.format(_label(disk, kind.wanted)), detail)
 
 
 def _short(reason: str, detail: str, missing: int, *, resolvable: bool) -> Status:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import typing as t
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ...errors import InvalidPluginConfig, InvalidRequest
 from ...model import GIB, Disk, Request, StorageClass
@@ -20,15 +20,15 @@ from ..framework.interface import (
     FilterPlugin,
     PreFilterPlugin,
     ReservePlugin,
-    ScorePlugin,
     Setting,
     Subject,
     check_settings,
 )
+from ..framework.many_nodes import FilterOfMany, ScoreOfMany
 from ..framework.status import SKIP, Category, Status
 from ..patterns import InvalidPattern
 from ..patterns.names import name_pattern
-from ..volumes import class_of, in_gib, larger_than_asked, volumes_on
+from ..volumes import Binding, class_of, in_gib, larger_than_asked, volumes_of, volumes_on
 
 STORAGE_CLASS: Mapping[str, Setting] = {
     "storages": Setting("list", [], "patterns of storage names, matched in full; empty: any name"),
@@ -40,7 +40,7 @@ STORAGE_CLASS: Mapping[str, Setting] = {
 """The keys of one storage class in C(storage_classes)."""
 
 
-class VolumeBinding(PreFilterPlugin, FilterPlugin, ReservePlugin):
+class VolumeBinding(PreFilterPlugin, FilterOfMany, ReservePlugin):
     """Rejects a node without a storage for every drive: one that is active, has the content type and has enough space.
     Also rejects a node without an ISO image or an imported image of the request.
 
@@ -75,9 +75,9 @@ class VolumeBinding(PreFilterPlugin, FilterPlugin, ReservePlugin):
                 _check_image(disk, disk.source, cluster)
         return None
 
-    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
-        found = volumes_on(state, request, node, self.policy.storage_classes)
-        return found if isinstance(found, Status) else None
+    def filter_all(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[Status | None]:
+        found = volumes_of(state, request, nodes, self.policy.storage_classes)
+        return [each if isinstance(each, Status) else None for each in found]
 
     def reserve(self, state: CycleState, request: Request, node: NodeInfo, draft: Draft) -> Status | None:
         found = volumes_on(state, request, node, self.policy.storage_classes)
@@ -134,7 +134,7 @@ def _reserved(where: str, text: str | None) -> float:
     return float(match[1]) / 100 if match[2] else float(match[1]) * GIB
 
 
-class StorageBalance(PreFilterPlugin, ScorePlugin):
+class StorageBalance(PreFilterPlugin, ScoreOfMany):
     """Scores the percentage that would be free on the storages of the request's drives once the drives are there; the
     mean over these storages.
 
@@ -149,16 +149,22 @@ class StorageBalance(PreFilterPlugin, ScorePlugin):
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         return None if request.clone is not None or any(disk.size for disk in request.disks) else SKIP
 
-    def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
-        found = volumes_on(state, request, node, self.policy.storage_classes)
-        if isinstance(found, Status) or not found.storages:
-            return 0.0
-        shares = []
-        for name in sorted(set(found.storages.values())):
-            use = node.storages[name].use
-            free = max(use.free - found.bytes.get(name, 0), 0)
-            shares.append(free / use.total if use.total else 0.0)
-        return 100.0 * sum(shares) / len(shares)
+    def score_all(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[float]:
+        found = volumes_of(state, request, nodes, self.policy.storage_classes)
+        return [_free_percentage(each, node) for each, node in zip(found, nodes, strict=True)]
+
+
+def _free_percentage(found: Binding | Status, node: NodeInfo) -> float:
+    """How much the drives leave free of their storages, as the mean over these."""
+    if isinstance(found, Status) or not found.storages:
+        return 0.0
+    names = set(found.storages.values())
+    total = 0.0
+    for name in sorted(names) if len(names) > 1 else names:
+        use = node.storages[name].use
+        free = use.free - found.bytes.get(name, 0)
+        total += free / use.total if free > 0 and use.total else 0.0
+    return 100.0 * total / len(names)
 
 
 class TemplateLocality(FilterPlugin):
