@@ -31,8 +31,8 @@ options:
     description:
       - VMID of the existing VM, or VMID for the new VM. A new VM without it gets the lowest free VMID that
         O(vmid_range) and O(vmid_regex) allow.
-      - It is an error if the VMID belongs to a guest with another name or to a container, or if O(vmid_range) or
-        O(vmid_regex) does not allow it.
+      - It is an error if the VMID belongs to a guest with another name (see O(rename)) or to a container, or if
+        O(vmid_range) or O(vmid_regex) does not allow it.
     type: int
     aliases: [newid]
   pool:
@@ -42,6 +42,12 @@ options:
         give a VM of their own any name. This is an error, unless O(adopt) is set or O(vmid) identifies the VM.
       - The pool of an existing VM is compared only if the user can see it, which requires C(Pool.Audit).
     type: str
+  rename:
+    description:
+      - Whether the VM with the O(vmid) may have another name than O(name). With O(update), it gets this name. V(false)
+        when this is not given, which protects a VM from a wrong number.
+    type: bool
+    version_added: 1.1.0
   adopt:
     description:
       - Whether a VM that has the O(name) but is in another pool than O(pool) is the requested one. With O(update), it

@@ -41,6 +41,9 @@ _UUID_OF_SMBIOS = re.compile(r"(?:^|,)uuid=([^,]*)")
 MARKS: Mapping[str, str] = {"smbios1": "uuid", "vmgenid": "vmgenid"}
 """The options that set marks of a guest's creation, and the marks."""
 
+OWN: Mapping[str, str] = {**MARKS, "name": "name"}
+"""The options that change an identity, and what of it."""
+
 _TEXTS = ("name", "node", "kind", "uuid", "vmgenid", "digest")
 
 
@@ -91,9 +94,10 @@ def compare(planned: Identity, found: Identity) -> Sameness:
 def is_changed_by_us(before: Identity, now: Identity, touched: Collection[str]) -> bool:
     """Tell whether a change of the config that we have made explains every difference between two identities.
 
-    It may set the marks that are touched, and it changes the digest, which is all that unmarked guests have.
+    It may set the name and the marks that are touched, and it changes the digest, which is all that unmarked guests
+    have.
     """
-    kept = {"name", "kind", "ctime", "is_marked", *(key for option, key in MARKS.items() if option not in touched)}
+    kept = {"kind", "ctime", "is_marked", *(key for option, key in OWN.items() if option not in touched)}
     return all(getattr(before, key) == getattr(now, key) for key in kept)
 
 

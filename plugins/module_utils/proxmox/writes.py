@@ -13,7 +13,7 @@ from types import MappingProxyType
 from ..errors import ApiError, CollectionError, PermissionDenied, TaskFailed
 from ..model import Identity
 from .api.session import Session
-from .identity import MARKS, identity_of, is_changed_by_us, require_same
+from .identity import OWN, identity_of, is_changed_by_us, require_same
 from .outcomes import is_modified
 from .tasks import TaskFollower, TaskResult
 
@@ -215,7 +215,7 @@ class GuestWriter:
 
     def _note_change(self, changes: Mapping[str, t.Any]) -> None:
         """Note that the guest may look different now because of a write that was sent."""
-        self._touched |= MARKS.keys() & {*changes, *str(changes.get("delete", "")).split(",")}
+        self._touched |= OWN.keys() & {*changes, *str(changes.get("delete", "")).split(",")}
         self._looks_different = self._looks_different or bool(self._touched) or not self.identity.is_marked
 
     def _follow(self, upid: str | None) -> TaskResult | None:

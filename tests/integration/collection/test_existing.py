@@ -438,6 +438,37 @@ def test_new_vm__does_not_get_a_drive_that_it_shall_not_have(controller: Control
     assert [key for key in config_of(cluster, vmid) if key.startswith(("virtio", "unused"))] == []
 
 
+# --- names ---
+
+
+@both_versions
+@pytest.mark.parametrize("state", ["present", "restarted", "started"])
+def test_vm__is_renamed_by_its_vmid_where_that_is_asked_for(
+    controller: Controller, cluster: SimulatedCluster, state: str
+) -> None:
+    asked: dict[str, Any] = {"vmid": 102, "name": "cache", "cores": 3, "state": state, "update": True}
+    failed = controller.fail("VMIDConflict", **asked)
+    assert "VMID 102 belongs to spare (102 on pve2); set rename=true if it is to have this name" in failed["msg"]
+    asked["rename"] = True
+    told = controller.schedule(**{**asked, "update": False, "state": "present"})
+    assert told["vms"][0]["drift"]["name"] == {"old": "spare", "new": "cache"}
+    assert controller.schedule(**asked)["vms"][0]["actions"][0] == "update"
+    assert (config_of(cluster, 102)["name"], config_of(cluster, 102)["cores"]) == ("cache", 3)
+    if state != "restarted":
+        assert controller.schedule(**asked)["changed"] is False
+    assert controller.schedule(name="cache", cores=3)["changed"] is False
+
+
+def test_vm__gets_no_name_that_another_one_has(controller: Controller, cluster: SimulatedCluster) -> None:
+    failed = controller.fail("VMIDConflict", vmid=102, name="app-1", rename=True, update=True)
+    assert "cannot be renamed: the name belongs to app-1 (100 on pve1)" in failed["msg"]
+    for wrong in ({"name": "x"}, {"vmid": 102}, {"name": "x", "vmid": 102, "state": "absent"}):
+        assert controller.fail("InvalidRequest", **wrong, rename=True)["msg"].startswith(
+            "rename: requires name and vmid"
+        )
+    assert writes(cluster) == []
+
+
 # --- cloud-init data of a running VM ---
 
 

@@ -246,7 +246,8 @@ def test_container_of_the_same_name__is_another_guest(controller: Controller, cl
 
 def test_vmid_of_another__name_is_an_error(controller: Controller) -> None:
     failed = controller.fail("VMIDConflict", name="web-1", vmid=100)
-    assert failed["msg"] == 'VM "web-1": VMID 100 belongs to app-1 (100 on pve1)'
+    expected = 'VM "web-1": VMID 100 belongs to app-1 (100 on pve1); set rename=true if it is to have this name'
+    assert failed["msg"] == expected
 
 
 def test_vmid_of_a_container__is_an_error_even_without_a_name(controller: Controller) -> None:

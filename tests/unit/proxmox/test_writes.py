@@ -141,6 +141,7 @@ WRITES = {
     "delete": lambda guest: guest.delete("pve1"),
     "clone": lambda guest: guest.clone("pve1", {"newid": 200}, unfenced),
     "migrate": lambda guest: guest.migrate("pve1", {"target": "pve2"}),
+    "regenerate_cloud_init": lambda guest: guest.regenerate_cloud_init("pve1"),
     "move_to_pool": lambda guest: guest.move_to_pool("pve1", "web"),
     "add_to_ha": lambda guest: guest.add_to_ha("pve1", {}),
     "change_in_ha": lambda guest: guest.change_in_ha("pve1", {}),

@@ -122,7 +122,7 @@ class Converger:
                 entry = replace(entry, request=with_tags(entry.request, traits_of(config)["tags"]))
             displaced = self._checks.displaced(entry.request, guest.node, config)
             changes = _possible(compare(entry.request.options, config, displaced=displaced), entry.request, config)
-            changes = self._with_pool(cluster or self._reader, changes, entry, guest)
+            changes = _renamed(self._with_pool(cluster or self._reader, changes, entry, guest), entry, config)
         else:
             if entry.clone is not None:
                 from ..sources import with_drives_of
@@ -256,7 +256,7 @@ class Converger:
     def _check_name(entry: Entry, guest: Guest, config: Mapping[str, t.Any]) -> None:
         """Raise GuestVanished if the VM no longer has the name that is requested."""
         name = config.get("name", "")
-        if entry.request.name and name != entry.request.name:
+        if entry.request.name not in ("", name) and not (entry.rename and name == (guest.name or "")):
             raise GuestVanished(f"{entry.label}: VMID {guest.vmid} on {guest.node} is now called {name!r}")
 
     def _guard(self, plan: ExistingPlan, config: Mapping[str, t.Any]) -> None:
@@ -392,6 +392,18 @@ def _locked(plan: ExistingPlan, action: str, lock: str, **details: t.Any) -> Gue
         f"{plan.entry.label} ({guest.vmid} on {guest.node}) is locked ({lock}), so it is impossible to {action} it"
     )
     return GuestLocked(f"{message}: {cure}", **{**details, "vmid": guest.vmid, "node": guest.node, "lock": lock})
+
+
+def _renamed(changes: ChangeSet, entry: Entry, config: Mapping[str, t.Any]) -> ChangeSet:
+    """The changes with that of the name, which is no option of the VM, but what identifies it."""
+    name = entry.request.name
+    if not entry.rename or config.get("name", "") == name:
+        return changes
+    return replace(
+        changes,
+        changes={**changes.changes, "name": {"old": config.get("name"), "new": name}},
+        parameters={**changes.parameters, "name": name},
+    )
 
 
 def _possible(changes: ChangeSet, request: Request, config: Mapping[str, t.Any]) -> ChangeSet:

@@ -272,7 +272,7 @@ def _match_by_vmid(
         if guest.kind != "qemu":
             raise VMIDConflict(f"{entry.label}: VMID {vmid} belongs to container {_listed([guest])}")
         if name and guest.name != name and not is_silent(guest):
-            raise VMIDConflict(f"{entry.label}: VMID {vmid} belongs to {_listed([guest])}")
+            _check_rename(entry, guest, namesakes)
         if entry.state == "absent":
             _in_its_pool(entry, [guest])
         return Match(guest=guest)
@@ -287,6 +287,16 @@ def _match_by_vmid(
     if entry.state != "absent" and not name:
         raise InvalidRequest(f"name: VM {vmid} does not exist; set name to create it")
     return Match()
+
+
+def _check_rename(entry: Entry, guest: Guest, namesakes: Sequence[Guest]) -> None:
+    """Refuse to take a guest of another name for the requested one, unless it is to be renamed."""
+    label = f"{entry.label}: VMID {guest.vmid} belongs to {_listed([guest])}"
+    if not entry.rename:
+        raise VMIDConflict(f"{label}; set rename=true if it is to have this name")
+    if namesakes:
+        raise VMIDConflict(f"{label}, and cannot be renamed: the name belongs to {_listed(namesakes)}")
+    _in_its_pool(entry, [guest])
 
 
 def _match_reservation(entry: Entry, reservation: Reservation, shown: Collection[int]) -> Match:

@@ -69,6 +69,7 @@ def identity_argument_spec() -> Spec:
         "unique": {"type": "bool"},
         "state": {"type": "str", "choices": list(STATES)},
         "update": {"type": "bool"},
+        "rename": {"type": "bool"},
         "adopt": {"type": "bool"},
         "accept_unknown": {"type": "bool"},
         "limits": {"type": "str", "choices": ["enforce", "warn"]},

@@ -123,6 +123,7 @@ class Entry:
         state: present, started, stopped or absent.
         clone: the source, if it is to be cloned; backup, if it is to be restored.
         update: whether drift of an existing VM is applied.
+        rename: whether the VM with the VMID may have another name, and gets the requested one.
         adopt: whether a VM of this name in another pool is the requested one.
         accept_unknown: whether it is treated as missing although it may be one of the VMs whose names are not known.
         limits: C(enforce) if the limits of its node keep an existing VM from growing and starting, else C(warn).
@@ -142,6 +143,7 @@ class Entry:
     clone: Clone | None = None
     backup: Backup | None = None
     update: bool = False
+    rename: bool = False
     adopt: bool = False
     accept_unknown: bool = False
     limits: str = "enforce"
@@ -287,6 +289,8 @@ def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[
     template = bool(body.get("template"))
     if state in RUNNING and template:
         raise InvalidRequest(f"{where}state: {state!r} contradicts template: a template cannot run")
+    if body.get("rename") and (state == "absent" or not (request.name and request.vmid)):
+        raise InvalidRequest(f"{where}rename: requires name and vmid, and a state other than absent")
     request = replace(request, per_node=bool(body.get("per_node")), **rules)
     lasting: frozenset[str] = frozenset()
     if request.affinity or request.node_required:
@@ -304,6 +308,7 @@ def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[
         clone=clone,
         backup=backup,
         update=bool(body.get("update")),
+        rename=bool(body.get("rename")),
         adopt=bool(body.get("adopt")),
         accept_unknown=bool(body.get("accept_unknown")),
         limits=body.get("limits") or "enforce",
