@@ -8,6 +8,7 @@ Sizes are bytes, times are seconds. Nothing here reads, writes or decides.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -151,7 +152,8 @@ class Move:
         after: ids of the moves and creations that must have ended before it starts.
         cores, memory: vCPUs and bytes that count on both nodes during the move; 0 for a guest that is off.
         storages: the target storage of each disk that is copied, by slot.
-        copied: total size in bytes of the disks that are copied.
+        sizes: the bytes that are sent of each of these disks, by slot.
+        copied: the bytes that are sent of all disks.
         together: VMIDs that the HA manager moves along; these have no move of their own.
         identities: the guests that move, by VMID. The move is not made if one of them is another guest by then.
         estimate: its estimated duration in seconds.
@@ -170,6 +172,7 @@ class Move:
     cores: float = 0.0
     memory: int = 0
     storages: Mapping[str, str] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
     copied: int = 0
     together: tuple[int, ...] = ()
     identities: Mapping[int, Identity] = field(default_factory=dict)
@@ -182,10 +185,11 @@ class Move:
 
     @property
     def copied_to(self) -> dict[tuple[str, str], int]:
-        """The bytes that are copied, by storage and node. If disks go to several storages, each storage counts all
-        bytes.
-        """
-        return {(storage, self.target): self.copied for storage in self.storages.values()}
+        """The bytes that are copied, by storage and node."""
+        found = Counter[tuple[str, str]]()
+        for slot, storage in self.storages.items():
+            found[storage, self.target] += self.sizes.get(slot, 0)
+        return dict(found)
 
     def carried(self, guest: Guest) -> Guest:
         """The guest as it is after the move."""

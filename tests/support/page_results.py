@@ -90,7 +90,7 @@ def moves_result(moves: int, nodes: int, *, done: bool = True, stuck: int = 1) -
          "to": cluster[3 + (number * number) % (nodes - 3)], "why": f"drains {cluster[number % 3]}",
          "after": [number - 7] if number > 7 and number % 5 == 0 else [], "how": "live",
          "via": "ha" if number % 11 == 0 else "api", "cores": number % 4 + 1,
-         "memory": (number % 8 + 1) * GIB, "storages": {}, "copied": 0,
+         "memory": (number % 8 + 1) * GIB, "storages": {}, "sizes": {}, "copied": 0,
          "together": [], "estimate": 9.0}
         for number in range(1, moves + 1)
     ]  # fmt: skip

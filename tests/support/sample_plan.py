@@ -21,7 +21,7 @@ PLAN = Plan(
     feasible=False,
     moves=(
         replace(WEB, memory=4 * GIB, estimate=11.5),
-        replace(DB, after=(1,), storages={"scsi0": "fast"}, copied=8 * GIB),
+        replace(DB, after=(1,), storages={"scsi0": "fast"}, sizes={"scsi0": 8 * GIB}, copied=8 * GIB),
     ),
     stuck=(Stuck(103, "old", "pve1", "it is locked (backup)", "wait for the backup to end"),),
     nodes={"pve2": NodeCourse(ROOM, Load(0, 0, 0), Load(4, 12 * GIB, 2), Load(4, 12 * GIB, 2))},

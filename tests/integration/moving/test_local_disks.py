@@ -132,6 +132,16 @@ def test_drain__keeps_the_storage_of_the_same_name_where_it_has_room(start: Star
         assert disks_of(cluster, 101) == {"scsi0": "zfs", "scsi1": "lvm"}
 
 
+def test_drain__needs_on_each_storage_only_the_room_for_its_own_disks(start: Start) -> None:
+    storages = [storage("fast", 35), storage("slow", 35, kind="lvmthin")]
+    with start(storages, vm(101, "pve1", {"scsi0": "fast:20", "scsi1": "slow:20"})) as (cluster, controller):
+        result = controller.run("node_drain", name=["pve1"])
+        assert not result.get("failed"), result
+        assert disks_of(cluster, 101) == {"scsi0": "fast", "scsi1": "slow"}
+        (move,) = result["plan"]["moves"]
+        assert (move["sizes"], move["copied"]) == ({"scsi0": 20 * 1024**3, "scsi1": 20 * 1024**3}, 40 * 1024**3)
+
+
 def test_active__brings_two_disks_back_to_their_two_storages(start: Start) -> None:
     storages = [storage(f"n{number}_{letter}", 100, f"pve{number}") for number in (1, 2, 3) for letter in "ab"]
     guest = vm(101, "pve1", {"scsi0": "n1_a:10", "scsi1": "n1_b:20"})

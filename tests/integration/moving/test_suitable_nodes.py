@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller, ModuleServer
+from support.waiting import until
 
 from .conftest import NODES, TIME_SCALE, on, writes
 
@@ -169,3 +170,45 @@ def test_drain__keeps_a_vm_whose_device_is_free_nowhere(start: Start) -> None:
         assert "device claim 'hostpci0 (gpu)'" in result["stuck"][0]["why"]
         assert result["stuck"][0]["cure"] == "free a device of that kind on another node"
         assert on(cluster, "pve1") == {101}
+
+
+# --- right before the request ---
+
+
+@pytest.mark.parametrize("version", ["9.2", "8.4"])
+def test_move__is_not_begun_where_its_device_was_taken_after_the_plan_was_made(start: Start, version: str) -> None:
+    with_gpu = {"config": {"hostpci0": "mapping=gpu"}, "memory": 1024}
+    guests = [vm(101), vm(102, status="stopped", **with_gpu)]
+    pci = {name: {"pci": [GPU]} for name in NODES}
+    with start(*guests, mappings={"pci": [MAPPING]}, version=version, **pci) as (cluster, controller):
+        plan = controller.run("node_drain", name=["pve1"], check=True)["plan"]
+        planned = {move["vmid"]: move["to"] for move in plan["moves"]}[102]
+        cluster.fault(method="POST", path="/101/migrate$", task_held=True)
+        running = controller.start("node_drain", name=["pve1"], parallel={"cluster": 1})
+        until(lambda: any(call.endswith("/101/migrate") for call in writes(cluster)))
+        cluster.add_guest(**vm(400, planned, status="stopped", **with_gpu))
+        cluster.clear_faults()
+
+        result = running.result()
+
+        assert not result.get("failed"), result
+        assert 102 not in on(cluster, "pve1") | on(cluster, planned)
+        assert [call for call in writes(cluster) if call.endswith("/102/migrate")] == [
+            "POST /nodes/pve1/qemu/102/migrate"
+        ]
+
+
+def test_move__is_not_begun_where_its_vm_got_a_cpu_that_the_target_lacks(start: Start) -> None:
+    with start(vm(101), vm(102, memory=1024), cpus=(AMD, INTEL, AMD)) as (cluster, controller):
+        cluster.fault(method="POST", path="/101/migrate$", task_held=True)
+        running = controller.start("node_drain", name=["pve1"], parallel={"cluster": 1})
+        until(lambda: any(call.endswith("/101/migrate") for call in writes(cluster)))
+        cluster.set_guest(102, config={"cpu": "EPYC-Genoa"})
+        cluster.clear_faults()
+
+        result = running.result()
+
+        assert not result.get("failed"), result
+        assert 102 in on(cluster, "pve3")
+        assert is_running(cluster, 102)
+        assert "failed" not in {move["outcome"] for move in result["moves"]}

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -127,6 +128,7 @@ def _move(board: Board, leg: Leg, ids: Mapping[int, int]) -> Move:
         cores=round(leg.cores, 6),
         memory=leg.memory,
         storages={slot: name for part in leg.parts for slot, name in _storages(board, part, target).items()},
+        sizes=dict(sum((_sizes(part, target) for part in leg.parts), Counter())),
         copied=copied,
         together=others,
         estimate=round(SECONDS_PER_MOVE + (memory + copied) / BYTES_PER_SECOND, 1),
@@ -140,6 +142,12 @@ def _storages(board: Board, part: Part, target: str) -> dict[str, str]:
         return {}
     chosen = {disk.storage: draft.storages[disk.slot] for disk in part.copied}
     return {disk.slot: chosen[disk.storage] for disk in part.mobility.disks}
+
+
+def _sizes(part: Part, target: str) -> Counter[str]:
+    """Return the bytes that are sent of each disk that the move copies, by slot."""
+    sent = part.sent_to(target) > 0
+    return Counter({disk.slot: disk.size for disk in part.mobility.disks} if sent else {})
 
 
 def _decision(board: Board, leg: Leg) -> Decision:

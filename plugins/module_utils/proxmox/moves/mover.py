@@ -36,6 +36,17 @@ class _Found:
     shared: frozenset[str] = frozenset()
 
 
+Demanding = Callable[[Mapping[int, Mapping[str, t.Any]]], bool]
+"""Checks what the configs of a move's guests, by VMID, ask of the target. Raises PlanStale; returns whether that took
+requests.
+"""
+
+
+def undemanding(_configs: Mapping[int, Mapping[str, t.Any]]) -> bool:
+    """Check nothing."""
+    return False
+
+
 class Mover:
     """Moves guests. May be used from many threads.
 
@@ -52,11 +63,14 @@ class Mover:
         self._ha = HAMoves(session, tasks)
         self._takes_connections: dict[str, bool] = {}
 
-    def move(self, move: Move, *, fence: Callable[[], None] = unfenced) -> tuple[str, ...]:
+    def move(
+        self, move: Move, *, fence: Callable[[], None] = unfenced, demanding: Demanding = undemanding
+    ) -> tuple[str, ...]:
         """Check that the guest is the one that was planned for and still as the plan assumes, move it, and return when
         it has arrived: warnings for the user.
 
-        fence is called right before each request that begins the migration. If it raises, the request is not sent.
+        fence is called right before each request that begins the migration, and demanding with the configs of the
+        guests before that. If one of them raises, the request is not sent.
 
         Raises:
             PlanStale: the guest has moved, was started or stopped, is locked, or may not go there; nothing was sent.
@@ -67,10 +81,10 @@ class Mover:
             ConnectionFailed, PermissionDenied: the migration was not begun.
             AnswerLost: it is unknown whether the migration was begun.
         """
-        params = self._prepared(move)
+        params = self._prepared(move, demanding)
         since = self._session.server_time()
         try:
-            upid = self._sent(move, params, since, fence)
+            upid = self._sent(move, params, since, fence, demanding)
         except ApiError as error:
             if lock_named(error.message) is not None:
                 raise self._stale(move, error) from error
@@ -78,14 +92,14 @@ class Mover:
         try:
             result = self._tasks.wait(upid)
             if Upid.parse(upid).type == "hamigrate":
-                self._ha.follow(move, since, lambda: self._repeat(move, fence))
+                self._ha.follow(move, since, lambda: self._repeat(move, fence, demanding))
         except TaskFailed as error:
             return self._ended_badly(move, error)
         return result.log if result.warnings else ()
 
     # --- before ---
 
-    def _prepared(self, move: Move) -> dict[str, t.Any]:
+    def _prepared(self, move: Move, demanding: Demanding) -> dict[str, t.Any]:
         """Return the parameters of the request, if the guest is the one that was planned for, and as the plan assumes.
 
         The proof comes last, right before the request. Raises as move does.
@@ -101,7 +115,10 @@ class Mover:
         if check:
             _check_running(move, running=bool(int(check.get("running") or 0)))
         connections = self._keeps_connections(move, check)
-        config = self._proved(move)
+        configs = self._proved(move)
+        if demanding(configs):
+            configs = self._proved(move)
+        config = configs[move.vmid]
         if config.get("lock"):
             raise stale(move, f"it is locked ({config['lock']})")
         volumes = _volumes_of(check)
@@ -122,8 +139,8 @@ class Mover:
                 self._takes_connections[move.target] = bool(self._session.get(path).get("has-dbus-vmstate"))
         return self._takes_connections.get(move.target, False)
 
-    def _proved(self, move: Move) -> Mapping[str, t.Any]:
-        """Return the config of the guest that moves; it and those that move along are the guests of the plan."""
+    def _proved(self, move: Move) -> dict[int, Mapping[str, t.Any]]:
+        """Return the configs of the guest that moves and of those that move along, which are the guests of the plan."""
         configs: dict[int, Mapping[str, t.Any]] = {}
         for vmid in reversed(move.vmids):
             identity = move.identities.get(vmid)
@@ -134,7 +151,7 @@ class Mover:
                 configs[vmid] = prove(self._session, node, vmid, identity)
             except ApiError as error:
                 raise self._stale(move, error) from error
-        return configs[move.vmid]
+        return configs
 
     def _storages(self, move: Move, check: Mapping[str, t.Any], volumes: Mapping[str, str]) -> dict[str, str]:
         """Return the target storage of each storage that the guest's local volumes, by slot, are on. Raises
@@ -180,14 +197,19 @@ class Mover:
     # --- under way ---
 
     def _sent(
-        self, move: Move, params: Mapping[str, t.Any] | None, since: float | None, fence: Callable[[], None]
+        self,
+        move: Move,
+        params: Mapping[str, t.Any] | None,
+        since: float | None,
+        fence: Callable[[], None],
+        demanding: Demanding,
     ) -> str:
         """Send the request and return its task. After a lost answer, look for the task before sending again.
 
         params are those of a guest that has just been checked; None: it is to be checked.
         """
         for tries_left in reversed(range(SENDINGS)):
-            params = params or self._prepared(move)
+            params = params or self._prepared(move, demanding)
             fence()
             try:
                 # What the guest is was proved as the last thing that params are made of.
@@ -207,12 +229,12 @@ class Mover:
             params = None
         raise AssertionError("the last try has returned or raised")
 
-    def _repeat(self, move: Move, fence: Callable[[], None]) -> None:
+    def _repeat(self, move: Move, fence: Callable[[], None], demanding: Demanding) -> None:
         """Send the request once more, and wait until its task has passed it to the HA manager. A guest that has begun
         to move meanwhile is no longer as planned.
         """
         with suppress(ApiError, PlanStale):
-            self._tasks.wait(self._sent(move, None, self._session.server_time(), fence))
+            self._tasks.wait(self._sent(move, None, self._session.server_time(), fence, demanding))
 
     def _begun(self, move: Move, since: float | None) -> str | None:
         """Return the task of a request whose answer was lost, if it was begun."""

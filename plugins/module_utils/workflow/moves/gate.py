@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+import typing as t
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from ...engine.law.steps import broken_step
@@ -17,6 +18,7 @@ from ...engine.texts import of_one
 from ...model import Disk, Guest, Request, Snapshot
 from ...plans import OFFLINE, Mobility, Move
 from ...proxmox.inventory.snapshot import Needs, completed
+from ...proxmox.moves.demands import demands_of
 from ...proxmox.moves.mover import label, stale
 from ...proxmox.tasks import migrating
 from ...reservations.ledger import Cycle, Fence
@@ -25,12 +27,21 @@ from ..access import Access
 from ..counting import Counted, cluster_state, count_reservations, with_moves, with_stand_ins
 from ..lawful import require_lawful, rules_in_force
 from .sight import CREATED_BY_OTHERS
+from .suitability import Suitability
+
+Configs = Mapping[int, Mapping[str, t.Any]]
+"""Configs of guests by VMID."""
 
 
 class Pass:
-    """The check before each write of an admitted move: all of its reservations are alive."""
+    """The check before each write of an admitted move: all of its reservations are alive.
 
-    def __init__(self, fences: Iterable[Fence]) -> None:
+    Attributes:
+        counted: the cluster in which it was admitted.
+    """
+
+    def __init__(self, counted: Counted, fences: Iterable[Fence]) -> None:
+        self.counted = counted
         self._fences = list(fences)
 
     def begin(self) -> None:
@@ -55,9 +66,13 @@ class MoveGate:
         access: Access,
         profile: Profile,
         view: Callable[[Snapshot], Snapshot],
+        suitability: Suitability | None = None,
     ) -> None:
-        """profile is that of guests, by which the moves were planned; view is how the plan looks at a snapshot."""
+        """profile is that of guests, by which the moves were planned; view is how the plan looks at a snapshot;
+        suitability is what the plan knows of the nodes.
+        """
         self._access = access
+        self._suitability = suitability or Suitability(access.reader)
         self._profile = profile
         self._in_force = rules_in_force(profile)
         self._view = view
@@ -79,7 +94,22 @@ class MoveGate:
             cycle.reserve(reservations)
         vmids = [reservation.vmid for reservation in reservations]
         self.in_progress.update(vmids)
-        return Pass(Fence(access.ledger, cluster, vmid, holder) for vmid in vmids)
+        return Pass(counted, (Fence(access.ledger, cluster, vmid, holder) for vmid in vmids))
+
+    def check_demands(self, move: Move, configs: Configs, admitted: Pass) -> bool:
+        """Check what the guests of an admitted move ask of their target, as their configs are right before the request:
+        CPU types and flags, and devices, which others may have taken since the plan was made. Returns whether that
+        took requests, as it does for guests with devices. Raises PlanStale.
+        """
+        counted, before = admitted.counted, self._suitability.reads
+        guests = {guest.vmid: guest for guest in (*counted.snapshot.guests, *counted.stand_ins)}
+        for vmid in configs.keys() & guests.keys():
+            guest = guests[vmid]
+            demands = demands_of(configs[vmid], guest.kind)
+            why = self._suitability.refusal(counted.snapshot, guest, demands, move, self._profile)
+            if why is not None:
+                raise stale(move, f"{move.target} {of_one(why)}")
+        return self._suitability.reads > before
 
     def settle(self, move: Move, *, moved: bool) -> None:
         """Note that a move has ended; moved tells whether the guest is on its target.
@@ -127,8 +157,9 @@ class MoveGate:
         for each in guests:
             state.remove(each.vmid)
         scheduler = Scheduler(state, {self._profile.name: self._profile}, self._profile.name)
-        slots = {storage: slot for slot, storage in move.storages.items()}
-        disks = [Disk(slot, move.copied, storage) for storage, slot in slots.items()]
+        sizes = {storage: size for (storage, _node), size in move.copied_to.items()}
+        content = "images" if move.kind == "qemu" else "rootdir"
+        disks = [Disk(f"scsi{n}", size, storage, content=content) for n, (storage, size) in enumerate(sizes.items())]
         for each in guests:
             request = self._request(each, counted.snapshot)
             request = with_disks(request, disks) if each.vmid == move.vmid else request

@@ -26,7 +26,7 @@ from ..binding import kept_alive
 from ..progress import LineFile
 from ..stopping import Stop
 from .agenda import Agenda
-from .gate import MoveGate
+from .gate import Configs, MoveGate
 from .options import Caps
 
 WAITING, MOVED, FAILED, STALE, UNKNOWN = "not_started", "moved", "failed", "stale", "unknown"
@@ -168,7 +168,11 @@ class Executor:
 
         try:
             admitted.begin()
-            report.warnings.extend(self._mover.move(move, fence=fence))
+
+            def demanding(configs: Configs) -> bool:
+                return gate.check_demands(move, configs, admitted)
+
+            report.warnings.extend(self._mover.move(move, fence=fence, demanding=demanding))
         except CollectionError as error:
             if begun and isinstance(error, (TaskTimeout, AnswerLost)):
                 # It may go on: other controllers count it until its reservation expires.

@@ -81,6 +81,7 @@ MOVE = {
     "cores": Key("cores", a_number),
     "memory": Key("memory", a_count),
     "storages": Key("storages", map_of(a_text), dict),
+    "sizes": Key("sizes", map_of(a_count), dict),
     "copied": Key("copied", a_count),
     "together": Key("together", list_of(a_count), list),
     "estimate": Key("estimate", a_number),

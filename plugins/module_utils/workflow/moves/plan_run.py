@@ -139,7 +139,7 @@ class PlanRun:
         session = self._access.writer()
         session.before_write = self._stop.check
         tasks = TaskFollower(session, self._options.timeout, Poller(sleep=self._stop.sleep))
-        gate = MoveGate(self._access, self._profile, self._view)
+        gate = MoveGate(self._access, self._profile, self._view, self._planning.suitability)
         mover = Mover(session, tasks, bwlimit=self._options.bwlimit)
         executor = Executor(self._access, mover, gate, self._stop, self._options.caps, self._progress)
         try:

@@ -47,6 +47,7 @@ class Planning:
     """Makes the plans of one run.
 
     Attributes:
+        suitability: what is known of the nodes because of the guests that move.
         held: the guests that could not be moved at all in the latest plan, for a reason of their own.
         identities: the guests whose configs were read, by VMID, each as it was found last.
     """
@@ -65,7 +66,7 @@ class Planning:
         self._default = default_profile
         self._options = options
         self._objection = objection
-        self._suitability = Suitability(access.reader)
+        self.suitability = Suitability(access.reader)
         self._metering = Metering(access.reader)
         self._failures: dict[int, dict[str, str]] = {}
         self.held: frozenset[int] = frozenset()
@@ -132,18 +133,18 @@ class Planning:
 
     def with_demands(self, state: ClusterState, known: Mapping[int, Mobility]) -> ClusterState:
         """The state with what these guests ask of nodes, and with what nodes offer of that."""
-        return self._suitability.with_demands(state, known)
+        return self.suitability.with_demands(state, known)
 
     def mobility(self, state: ClusterState, vmids: Iterable[int]) -> dict[int, Mobility]:
         """How these guests can be moved, and those that move along with them; less what has failed in this run."""
         found: dict[int, Mobility] = {}
         due = {vmid for vmid in vmids if vmid > 0}
-        snapshot = self._suitability.with_processors(state.snapshot) if due else state.snapshot
+        snapshot = self.suitability.with_processors(state.snapshot) if due else state.snapshot
         while due:
             found |= read_mobility(self._access.reader, snapshot, sorted(due), self._options.permitted)
             due = {vmid for each in found.values() for vmid in each.together} - found.keys()
             due &= {guest.vmid for guest in state}
-        found = self._suitability.without_older_machines(snapshot, found)
+        found = self.suitability.without_older_machines(snapshot, found)
         self.identities.update((vmid, each.identity) for vmid, each in found.items() if each.identity is not None)
         return {vmid: self._experienced(vmid, self._recognized(vmid, each)) for vmid, each in found.items()}
 

@@ -11,8 +11,10 @@ from dataclasses import replace
 
 from ...engine.cache import ClusterState
 from ...engine.plugins.nodes import COMMON_CPU_TYPES
-from ...model import NO_DEMANDS, Demands, Node, Processor, Snapshot
-from ...plans import Mobility
+from ...engine.profiles import Profile
+from ...engine.scheduling_cycle import Scheduler
+from ...model import NO_DEMANDS, Demands, Guest, Node, Processor, Request, Snapshot
+from ...plans import LIVE, Mobility, Move
 from ...proxmox.api.reader import Reader, in_parallel
 from ...proxmox.inventory.nodes import (
     read_newest_machine,
@@ -20,12 +22,25 @@ from ...proxmox.inventory.nodes import (
     with_cpu_flags,
     with_cpu_types,
 )
+from ...proxmox.moves.demands import OF_ITS_NODE, with_lesser_processors
+from ...proxmox.moves.mobility_ha import Surroundings
+
+
+def _is_particular(demands: Demands) -> bool:
+    """Return whether not every node can give what is demanded: a CPU of a type or with flags, devices."""
+    common = demands.cpu_type is None or demands.cpu_type in COMMON_CPU_TYPES - OF_ITS_NODE
+    return bool(demands.devices or demands.cpu_flags) or not common
 
 
 class Suitability:
-    """Adds to clusters what their nodes offer, reading it at most once in a run, except for devices."""
+    """Adds to clusters what their nodes offer, reading it at most once in a run, except for devices.
+
+    Attributes:
+        reads: how often something had to be read.
+    """
 
     def __init__(self, reader: Reader) -> None:
+        self.reads = 0
         self._reader = reader
         self._processors: dict[str, Processor | None] = {}
         self._types: dict[str, Node] = {}
@@ -35,9 +50,38 @@ class Suitability:
     def with_processors(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with the CPUs of its nodes. One request for each node."""
         due = [node.name for node in snapshot.nodes if node.online and node.name not in self._processors]
+        self.reads += bool(due)
         self._processors |= in_parallel(functools.partial(read_processor, self._reader), due)
         nodes = (replace(node, processor=self._processors.get(node.name)) for node in snapshot.nodes)
         return replace(snapshot, nodes=tuple(nodes))
+
+    def refusal(
+        self, snapshot: Snapshot, guest: Guest, demands: Demands, move: Move, profile: Profile
+    ) -> str | None:
+        """Return why the target of a move cannot give a guest the CPU or the devices that it demands, if so."""
+        if not _is_particular(demands):
+            return None
+        if move.how == LIVE and demands.cpu_type in OF_ITS_NODE:
+            around = Surroundings.of(self.with_processors(snapshot), {})
+            lesser = dict(with_lesser_processors(demands, guest, around))
+            if move.target in lesser:
+                return lesser[move.target]
+        state = self.with_demands(ClusterState(snapshot), {guest.vmid: Mobility(demands=demands)})
+        target = state.node(move.target)
+        if target is None:
+            return "is gone"
+        state.remove(guest.vmid)
+        request = Request(
+            guest.name or "",
+            vmid=guest.vmid,
+            cpu_type=demands.cpu_type,
+            cpu_flags=demands.cpu_flags,
+            devices=demands.devices,
+            existing=True,
+        )
+        scheduler = Scheduler(state, {profile.name: profile}, profile.name)
+        found = scheduler.refusals(request, nodes=(target,))[target.name].values()
+        return next((status.text for status in found), None)
 
     def with_demands(self, state: ClusterState, known: Mapping[int, Mobility]) -> ClusterState:
         """Return the state with what these guests ask of nodes, and with what nodes offer of that. Makes requests only
@@ -71,8 +115,10 @@ class Suitability:
 
     def _with_cpu_types(self, snapshot: Snapshot, found: Mapping[int, Demands]) -> Snapshot:
         if not self._types and any(each.cpu_type not in (None, *COMMON_CPU_TYPES) for each in found.values()):
+            self.reads += 1
             self._types = {node.name: node for node in with_cpu_types(self._reader, snapshot.nodes)}
         if not self._flags and any(each.cpu_flags for each in found.values()):
+            self.reads += 1
             self._flags = {node.name: node for node in with_cpu_flags(self._reader, snapshot.nodes)}
 
         def known(node: Node) -> Node:
@@ -88,6 +134,7 @@ class Suitability:
             return snapshot
         from ...proxmox.inventory.devices import DeviceNeeds, read_devices
 
+        self.reads += 1
         needs = DeviceNeeds(device=lambda device, _node: (device.driver, device.mapping) in wanted)
         devices, mappings = read_devices(self._reader, snapshot.nodes, snapshot.guests, needs)
         new = tuple(device for device in devices if (device.driver, device.mapping) in wanted)
