@@ -36,7 +36,7 @@ from ..proxmox.inventory.snapshot import (
 )
 from ..proxmox.options.drives import volumes_of
 from ..proxmox.options.kinds import OF_DRIVER
-from ..proxmox.options.table import option_of
+from ..proxmox.options.table import ROOT_ONLY, option_of
 from ..reservations.ledger import Ledger
 from ..reservations.opening import open_ledger
 from ..reservations.records import Holder, Reservation
@@ -50,9 +50,6 @@ if t.TYPE_CHECKING:
 DEFAULT_PORT = 8006
 ROOT = "root@pam"
 """The only user who may pass raw devices and arguments; a token of this user may not."""
-ROOT_ONLY = re.compile(r"affinity|amd-sev|args|hookscript|hugepages|intel-tdx|ivshmem|parallel\d+|spice_enhancements")
-"""Options that Proxmox lets only root set. For a clone, Proxmox would refuse them only after the clone is made."""
-
 NO_RULES = StandingRules()
 
 

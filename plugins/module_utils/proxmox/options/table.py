@@ -184,6 +184,9 @@ VM_OPTIONS: tuple[VMOption, ...] = (
 )
 # fmt: on
 
+ROOT_ONLY = re.compile(r"affinity|amd-sev|args|hookscript|hugepages|intel-tdx|ivshmem|parallel\d+|spice_enhancements")
+"""Parameters that Proxmox lets only root set. For a clone, Proxmox would refuse them only after the clone is made."""
+
 _BY_PARAMETER = {option.api: option for option in VM_OPTIONS if not option.count}
 _FAMILIES = {option.api: option for option in VM_OPTIONS if option.count}
 
