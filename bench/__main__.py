@@ -22,6 +22,7 @@ from . import (
     machine,
     page,
     plans,
+    replay,
     schedules,
     tasks,
 )
@@ -38,6 +39,7 @@ SECTIONS = {
     "plans": plans.measure,
     "schedules": schedules.measure,
     "workloads": loads.measure,
+    "replay": replay.measure,
 }
 
 

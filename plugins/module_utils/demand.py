@@ -26,6 +26,9 @@ CPU_PRESSURE, IO_PRESSURE, MEMORY_PRESSURE = "cpu pressure", "io pressure", "mem
 PRESSURE_OF = {CPU_PRESSURE: CPU, IO_PRESSURE: IO, MEMORY_PRESSURE: MEMORY}
 """The resource whose users cause a pressure."""
 
+LONGEST_GAP = 2
+"""So many slots without a value may be a gap in the statistics of a guest that was there."""
+
 Curve = tuple[float | None, ...]
 """A value for each slot of a window, the oldest first. None: nothing is known. That is not zero."""
 
@@ -147,6 +150,18 @@ def mean(curve: Iterable[float | None]) -> float | None:
 def is_known(curve: Sequence[float | None]) -> bool:
     """Whether at least half of a curve is known."""
     return 2 * sum(value is not None for value in curve) >= max(len(curve), 1)
+
+
+def bridged(curve: Sequence[float | None]) -> Curve:
+    """Return a curve in which short gaps have the value before them: statistics lose a sample now and then. A guest
+    with a longer gap was off.
+    """
+    found = list(curve)
+    known = [index for index, value in enumerate(curve) if value is not None]
+    for one, two in itertools.pairwise(known):
+        if two - one <= LONGEST_GAP + 1:
+            found[one + 1 : two] = [curve[one]] * (two - one - 1)
+    return tuple(found)
 
 
 def plus(curve: Sequence[float | None], other: Sequence[float | None], sign: int = 1) -> Curve:

@@ -14,6 +14,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.demand impo
     Departure,
     Grid,
     as_placed,
+    bridged,
     is_known,
     percentile,
     plus,
@@ -81,6 +82,11 @@ def test_nodes__are_as_if_their_guests_had_always_been_there(
     found = as_placed(nodes, guests, {7: "b", 8: "b"}, [Departure(*each) for each in departures], GRID)
 
     assert found == {"a": {CPU: a}, "b": {CPU: b}}
+
+
+def test_gaps__are_bridged_if_they_are_short() -> None:
+    assert bridged((None, 1.0, None, None, 2.0, None)) == (None, 1.0, 1.0, 1.0, 2.0, None)
+    assert bridged((1.0, None, None, None, 2.0)) == (1.0, None, None, None, 2.0)
 
 
 def test_demand_of_a_new_guest__is_its_highest_where_it_is_unknown() -> None:

@@ -26,6 +26,7 @@ from ...demand import (
     Curve,
     Demand,
     Grid,
+    bridged,
     is_known,
 )
 from ...engine.texts import whole_number
@@ -92,7 +93,7 @@ def read_demands(
 
     return {
         vmid: {
-            resource: Demand(MEASURED, curve)
+            resource: Demand(MEASURED, bridged(curve))
             for resource, curve in _curves(rows, _OF_GUEST, timeframe, grid, 1).items()
         }
         for vmid, rows in in_parallel(read, by_vmid).items()
