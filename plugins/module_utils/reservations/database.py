@@ -60,6 +60,7 @@ class Database(ABC):
 
     def __init__(self, location: str) -> None:
         self.location = location
+        self._is_prepared = False
         self._turn = threading.RLock()
 
     @contextmanager
@@ -70,13 +71,20 @@ class Database(ABC):
         """
         with self._turn, self._translated():
             try:
-                yield Transaction(self._execute, self._begin(cluster))
+                transaction = Transaction(self._execute, self._begin(cluster))
+                self._check_version(transaction)
+                yield transaction
                 self._execute("COMMIT", ())
             except BaseException:
                 # Raise the cause, not the failed rollback of a broken connection: the database rolls back by itself.
                 with contextlib.suppress(CollectionError), self._translated():
                     self._execute("ROLLBACK", ())
                 raise
+
+    def _check_version(self, transaction: Transaction) -> None:
+        """Raise LedgerIncompatible if another version of the collection has changed the tables meanwhile."""
+        if self._is_prepared:
+            check_version(transaction.fetch(SELECT_VERSION), self.location)
 
     def read(self, sql: str, parameters: Parameters = ()) -> tuple[float, list[Row]]:
         """Return the present time and the rows that one query finds, without waiting for another transaction."""

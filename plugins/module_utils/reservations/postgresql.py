@@ -101,6 +101,7 @@ class PostgreSQLDatabase(Database):
                     for statement in CREATE_TABLES:
                         transaction.change(statement)
         check_version(self.read(SELECT_VERSION)[1], self.location)
+        self._is_prepared = True
 
     @staticmethod
     def _has_tables(rows: list[Row]) -> bool:

@@ -60,6 +60,7 @@ class SQLiteDatabase(Database):
                 _create_tables(self._connection)
             else:
                 self._connection, self._file = _open(path)
+        self._is_prepared = True
 
     def close(self) -> None:
         with self._turn:

@@ -75,6 +75,11 @@ def check_birth(
         )
 
 
+def is_begun(reservations: Iterable[Reservation], guest: Guest) -> bool:
+    """Whether the ledger knows of the creation of a VM, which may not have been finished."""
+    return any(each.vmid == guest.vmid and not each.source for each in reservations)
+
+
 def _is_made_by_others(reader: Reader, reservation: Reservation, task: Upid, found: Identity) -> bool:
     """Whether a VM was made before or after the task, as Proxmox VE writes the time into its config while the task
     runs. For a clone or a restored VM, that is the time of its source.

@@ -80,6 +80,7 @@ def test_forged_mark__sets_nothing_that_the_task_does_not_say(
             forge(cluster, **{kind: forged})
             result = controller.schedule(**TASK)
             assert result["vms"][0]["actions"] == ["finish"]
+            assert any("of which the ledger knows nothing" in warning for warning in result["warnings"])
     assert options_sent(cluster) == {"description"}
     assert {**config_of(cluster), "description": None} == {**before, "description": None}
 

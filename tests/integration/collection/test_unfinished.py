@@ -182,7 +182,8 @@ def test_clone_that_outlasted_its_time__is_finished_by_the_next_run(
 def test_imported_disk__is_grown_by_the_next_run(controller: Controller, cluster: SimulatedCluster) -> None:
     options = {**IMPORT, "state": "started"}
     killed(controller, cluster, "/qemu", **options)
-    assert controller.schedule(**options)["vms"][0]["actions"] == ["finish", "start"]
+    result = controller.schedule(**options)
+    assert (result["vms"][0]["actions"], result["warnings"]) == (["finish", "start"], [])
     config = guest_of(cluster)["config"]
     assert "size=30G" in config["scsi0"]
     assert "description" not in config

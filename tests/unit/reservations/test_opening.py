@@ -168,10 +168,12 @@ def test_database_of_another_program__is_refused(tmp_path: Path) -> None:
 )
 def test_ledger_of_another_version__is_refused(change: str, found: str, tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
-    open_ledger(str(path)).close()
-    with closing(sqlite3.connect(path)) as database:
-        database.execute(change)
-        database.commit()
+    with open_ledger(str(path)) as ledger:
+        with closing(sqlite3.connect(path)) as database:
+            database.execute(change)
+            database.commit()
+        with pytest.raises(LedgerIncompatible, match=found):
+            ledger.remember_endpoint("pve1", 8006, CLUSTER, [])
     refuse(str(path), LedgerIncompatible, str(path), found, "supports version 1")
 
 

@@ -96,8 +96,10 @@ def test_location__shows_no_password(empty_postgres: str) -> None:
     ],
 )
 def test_tables_of_another_version__are_refused(empty_postgres: str, damage: bytes, message: str) -> None:
-    open_ledger(empty_postgres).close()
-    change(empty_postgres, damage)
+    with open_ledger(empty_postgres) as ledger:
+        change(empty_postgres, damage)
+        with pytest.raises(LedgerIncompatible, match=message):
+            ledger.mark_binding(CLUSTER, [], Holder.here())
     with pytest.raises(LedgerIncompatible, match=message):
         open_ledger(empty_postgres)
 

@@ -62,14 +62,16 @@ class Checks(t.NamedTuple):
     check_birth raises NotTheSameGuest if a config is not that of the VM that was created for an entry. displaced
     returns, for a request and a VM's node and config, the slots of drives that are not on a storage of the class that
     they name. is_allowed_storage tells whether a request allows a storage on a node for a slot that it leaves open.
+    is_begun tells whether the ledger knows of a creation that was not finished.
     """
 
     check_birth: Callable[[Entry, Guest, Mapping[str, t.Any]], None]
     displaced: Callable[[Request, str, Mapping[str, t.Any]], Collection[str]]
     is_allowed_storage: Callable[[Request, str, str, str], bool]
+    is_begun: Callable[[Guest], bool]
 
 
-NO_CHECKS = Checks(lambda *_of: None, lambda *_of: (), lambda *_of: False)
+NO_CHECKS = Checks(lambda *_of: None, lambda *_of: (), lambda *_of: False, lambda _guest: True)
 
 
 class Converger:
@@ -124,6 +126,11 @@ class Converger:
             changes = _possible(compare(entry.request.options, config, displaced=displaced), entry.request, config)
             changes = _renamed(self._with_pool(cluster or self._reader, changes, entry, guest), entry, config)
         else:
+            if not self._checks.is_begun(guest):
+                cautions.append(
+                    "its notes say that its creation was not finished, of which the ledger knows nothing: it gets what "
+                    "the task says, as with update=true"
+                )
             if entry.clone is not None:
                 from ..sources import with_drives_of
 

@@ -15,7 +15,7 @@ from ...model import Guest
 from ...proxmox.api.reader import Reader, ReadOnce, ReadWhereTheyAre
 from ...proxmox.creations import BeingCreated, Creations
 from ..access import Access
-from ..births import check_birth
+from ..births import check_birth, is_begun
 from ..job import Job, State
 from ..options.run_options import RunOptions
 from ..placement import Placement
@@ -50,6 +50,7 @@ class ExistingVMs:
                 partial(check_birth, access.reader, placement.seen.reservations),
                 partial(displaced, scheduler),
                 partial(is_allowed_storage, scheduler),
+                partial(is_begun, placement.seen.reservations),
             ),
         )
 
