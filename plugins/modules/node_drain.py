@@ -32,8 +32,8 @@ options:
   state:
     description:
       - V(drained) empties the nodes and keeps new guests off them.
-      - V(active) moves the drained guests back to the nodes, and then removes the marks. Guests that cannot move back
-        stay where they are, with a warning, and the mark of their node stays. The next task with V(active) tries again.
+      - V(active) moves the drained guests back to the nodes, and then removes the marks. If a guest cannot move back,
+        the mark of its node stays, and the task fails with C(GoalsNotReached). The next V(active) tries again.
       - With V(active), the task fails before it writes anything while a node that guests would return to is offline or
         in HA maintenance.
       - A guest returns only if it is the one that was on the node. One that was created with the same VMID since is

@@ -140,9 +140,9 @@ def test_active__remembers_who_could_not_come_back(
     cluster.fault(method="POST", path="/101/migrate$", task_error="migration aborted")
 
     first = activate(controller)
-    assert not first.get("failed"), first["msg"]
+    assert first["error_code"] == "GoalsNotReached", first
     assert on(cluster, "pve1") == before - {101}
-    assert any("pve1 stays marked as drained" in text for text in first["warnings"])
+    assert "pve1 stays marked as drained until all its guests are back, 1 guest(s) stay: vm101 (101)" in first["msg"]
     assert comment(access).count("=") == 1
     again = activate(controller, on_failure="stop")
     assert (again["error_code"], MARK in cluster.state()["pools"]) == ("MoveFailed", True)
@@ -163,7 +163,8 @@ def test_active__without_success_changes_nothing(cluster: SimulatedCluster, cont
 
     result = activate(controller, offline=False)
 
-    assert (result["changed"], writes(cluster)) == (False, [])
+    assert (result["changed"], result["error_code"], writes(cluster)) == (False, "GoalsNotReached", [])
+    assert "set bring_back: false" in result["msg"]
     assert activate(controller, offline=False, check=True)["changed"] is False
     assert len(result["stuck"]) == 2
 

@@ -74,7 +74,7 @@ def drain_nodes(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable
             announce=drain.remember,
         )
         outcome = run.prepare(wait=not check_mode)
-        error = failure_of(outcome, drain.complaint) if check_mode else _carry_out(drain, run, outcome)
+        error = drain.failure(outcome) if check_mode else _carry_out(drain, run, outcome)
     finally:
         access.close()
     for text in drain.warnings(outcome):
@@ -94,15 +94,13 @@ def _carry_out(drain: Drain, run: PlanRun, outcome: Outcome) -> CollectionError 
     try:
         drain.begin(run.identities)
         run.execute()
-        error = failure_of(outcome, drain.complaint)
-        if error is None:
+        if failure_of(outcome, drain.complaint) is None:
             drain.end(outcome)
     except CollectionError as raised:
         return raised
     except KeyboardInterrupt:
         outcome.interrupted = True
-        return failure_of(outcome, drain.complaint)
-    return error
+    return drain.failure(outcome)
 
 
 def require_sight(session: Session, nodes: Iterable[str], *, guests: bool, marks: bool) -> None:
@@ -194,19 +192,27 @@ class Drain:
 
     @property
     def complaint(self) -> str | None:
-        """The error text if guests stay on nodes to be drained. It is no failure if a guest cannot come back."""
+        """The error text if guests stay on nodes to be drained."""
         return None if self.active else f"{listed(self._names)} cannot be drained completely"
 
+    def failure(self, outcome: Outcome) -> CollectionError | None:
+        """The error that the run ends with, if any. A node whose guests cannot all come back does not become active."""
+        error = failure_of(outcome, self.complaint)
+        awaited = self._awaited(outcome)
+        waiting = [name for name, guests in awaited.items() if guests]
+        if error is not None or not waiting:
+            return error
+        staying = [stuck for stuck in outcome.staying if any(stuck.vmid in guests for guests in awaited.values())]
+        return GoalsNotReached(
+            f"{listed(waiting)} stays marked as drained until all its guests are back, {told(staying)}; run again when "
+            f"the cause is removed, or set bring_back: false to make the node active without them"
+        )
+
     def warnings(self, outcome: Outcome) -> list[str]:
-        """Warnings besides the result of the task."""
-        stuck = outcome.last.stuck
+        """Warnings besides the result of the task: of guests that do not come back because they were never there."""
+        awaited = {vmid for guests in self._awaited(outcome).values() for vmid in guests}
+        stuck = [stuck for stuck in outcome.last.stuck if stuck.vmid not in awaited]
         lacking = [f"not all guests could be brought back, {told(stuck)}"] if self.active and stuck else []
-        waiting = [name for name, guests in self._awaited(outcome).items() if guests]
-        if waiting:
-            lacking.append(
-                f"{listed(waiting)} stays marked as drained until these guests are back: run again when the cause is"
-                f" removed, or set bring_back: false to make the node active without them"
-            )
         return [*outcome.warnings, *lacking]
 
     def goals(self, snapshot: Snapshot) -> Goals:
