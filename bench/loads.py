@@ -13,6 +13,7 @@ import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch_cycle import schedule_all
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.capacity import how_many
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
@@ -123,7 +124,7 @@ def _run(task: Task, table: Table) -> None:
     for vms in task.sizes:
         scheduler = Scheduler(ClusterState(snapshot(task.nodes(vms))), build_profiles(builtin_registry()))
         requests = task.run(vms)
-        seconds = _seconds(lambda s=scheduler, r=requests: s.schedule_all(r))
+        seconds = _seconds(lambda s=scheduler, r=requests: schedule_all(s, r))
         power = None if before is None else slope(before, (vms, seconds))
         table.rows.append([task.title, task.nodes(vms), vms, seconds, power])
         before = vms, seconds

@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch import place_batch
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch_cycle import schedule_all
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.planner.batch import place_batch
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.planner.exact_model import Program
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.planner.planner import (
     make_plan,
@@ -111,8 +112,8 @@ def _batches(many: int) -> Table:
         seconds = []
         for seed in range(many):
             snapshot, batch = tight_batch(0.80 + 0.17 * (seed % 20) / 19, seed, rules)
-            given += _whole(_scheduler(snapshot).schedule_all(batch))
-            largest += _whole(_scheduler(snapshot).schedule_all(sorted(batch, key=lambda r: -r.memory)))
+            given += _whole(schedule_all(_scheduler(snapshot), batch))
+            largest += _whole(schedule_all(_scheduler(snapshot), sorted(batch, key=lambda r: -r.memory)))
             scheduler = _scheduler(snapshot)
             began = time.process_time()
             joint += _whole(place_batch(scheduler, batch))

@@ -27,6 +27,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch_cycle import schedule_all
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
     FilterPlugin,
@@ -135,7 +136,7 @@ def run(scenario: Scenario) -> tuple[list[Outcome], list[str]]:
     state = ClusterState(snapshot)
     templates = Templates(RecordedReader(answers), {})
     requests = [templates.resolve(entry, state) for entry in entries]
-    outcomes = Scheduler(state, profiles, default).schedule_all(requests, 0.0)
+    outcomes = schedule_all(Scheduler(state, profiles, default), requests, 0.0)
     in_force = {name: rules_in_force(profile) for name, profile in profiles.items()}
     decisions = [outcome.decision for outcome in outcomes if outcome.decision is not None]
     decisions.sort(key=lambda decision: decision.turn)

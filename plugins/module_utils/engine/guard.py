@@ -11,6 +11,7 @@ import sys
 import traceback
 import typing as t
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from ..errors import CollectionError, PluginFailed
 from ..model import Request
@@ -103,15 +104,6 @@ def all_in_range(plugin: ScorePlugin, scores: Sequence[float]) -> Sequence[float
     return [in_range(plugin, score) for score in scores] if invalid else scores
 
 
-def filter_all(
-    plugin: FilterPlugin, state: CycleState, request: Request, nodes: Sequence[NodeInfo]
-) -> list[Status | None]:
-    """The answers of any filter for the nodes."""
-    if isinstance(plugin, FilterOfMany):
-        return plugin.filter_all(state, request, nodes)
-    return [plugin.filter(state, request, node) for node in nodes]
-
-
 def score_all(plugin: ScorePlugin, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[float]:
     """The scores that any score plugin gives the nodes."""
     if isinstance(plugin, ScoreOfMany):
@@ -147,7 +139,10 @@ def run_filters(
     with Blame() as blame:
         for plugin in filters:
             blame.plugin = plugin
-            statuses = filter_all(plugin, state, request, nodes)
+            if isinstance(plugin, FilterOfMany):
+                statuses = plugin.filter_all(state, request, nodes)
+            else:
+                statuses = list(map(partial(plugin.filter, state, request), nodes))
             if statuses.count(None) == len(nodes):
                 continue
             left = []

@@ -9,7 +9,7 @@ It has no clock: every method receives the time, in seconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..model import Request
@@ -52,6 +52,29 @@ class Batch:
     held: set[int] = field(default_factory=set)
     queue: list[Queued] = field(default_factory=list)
     outcomes: dict[int, Outcome] = field(default_factory=dict)
+
+    def turns(self, due: Sequence[Queued], profile_of: Callable[[Request], Profile]) -> Iterator[Queued]:
+        """Yield the requests whose turn it is, in order, and failed ones again as long as later placements may make
+        them fit. The outcome of each has to be noted before the next turn.
+        """
+        placements: list[Request] = []
+        seen: dict[int, int] = {}
+        while due:
+            self.undecided = {queued.arrival: queued.request for queued in due}
+            for queued in due:
+                self.unplaced.pop(queued.arrival, None)
+            for queued in due:
+                seen[queued.arrival] = len(placements)
+                yield queued
+                if queued.arrival in self.placed:
+                    placements.append(queued.request)
+            due = []
+            for queued in self.queue:
+                if queued.arrival in self.unplaced and queued.arrival not in self.barred:
+                    since = placements[seen.get(queued.arrival, 0) :]
+                    seen[queued.arrival] = len(placements)
+                    if self.may_fit(queued, profile_of(queued.request), since):
+                        due.append(queued)
 
     def may_fit(self, queued: Queued, profile: Profile, placements: Sequence[Request]) -> bool:
         """Whether one of the placements of other VMs may make a failed request fit. A placement can satisfy a rule, but

@@ -1,32 +1,28 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The scheduling cycle, from top to bottom: sort the requests; for each of them filter and score the nodes,
-choose a VMID, storages and devices, assume the decision, and ask Permit.
+"""The scheduling cycle of one request, from top to bottom: filter and score the nodes, choose a VMID, storages and
+devices, assume the decision.
 
-All decisions stay in memory. If Permit rejects VMs of a group in the end, C(groups) places the others without them.
+All decisions stay in memory. C(batch_cycle) does this for the requests of a batch.
 """
 
 from __future__ import annotations
 
-import operator
 import typing as t
 from array import array
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..errors import CollectionError, InvalidRequest, NoStorageAvailable, NoVMIDAvailable, SchedulingGated, VMIDConflict
+from ..errors import CollectionError, InvalidRequest, NoStorageAvailable, NoVMIDAvailable, VMIDConflict
 from ..model import VMID_MAX, VMID_MIN, Decision, Request
 from .cache import ClusterState, NodeInfo
-from .diagnosis import not_permitted, not_reserved, unplaceable
+from .diagnosis import not_reserved, unplaceable
 from .framework.interface import (
     CycleState,
     Draft,
     FilterPlugin,
-    PermitPlugin,
     Plugin,
-    QueueSortPlugin,
-    Requests,
     ReservePlugin,
     ScorePlugin,
     VMIDPlugin,
@@ -35,7 +31,6 @@ from .framework.interface import (
 from .framework.status import SKIPS, Code, Status
 from .guard import Blame, all_in_range, asked, check_request, checked, guarded, normalized, raw_scores, run_filters
 from .profiles import Profile, profile_of
-from .queue import Batch, Queued
 from .verdicts import Outcome, Scores, Verdicts
 from .vmids.choice import AnyVMID, InvalidVMIDChoice, VMIDChoice, intersection
 
@@ -85,106 +80,10 @@ class Scheduler:
     def profile(self, request: Request) -> Profile:
         return profile_of(request, self.profiles, self.default_profile)
 
-    # --- a batch: PreEnqueue, QueueSort, then one request after the other ---
-
-    def schedule_all(
-        self, requests: Iterable[Request], now: float = 0.0, present: Iterable[Request] = ()
-    ) -> list[Outcome]:
-        """Place all requests; each decision counts for the following ones.
-
-        present are the requests of VMs of the same run that exist already. now is in seconds, on the clock of
-        Request.created. The outcomes are in the order of the requests.
-        """
-        batch = Batch({-1 - number: request for number, request in enumerate(present)})
-        self._run_queue_sort(batch, requests)
-        self.place_in_order(batch, batch.queue, now)
-        if any(self.final_status(batch, each.request) for each in batch.queue if each.arrival in batch.placed):
-            from .groups import place_without_rejected
-
-            place_without_rejected(self, batch, now)
-        return [batch.outcomes[arrival] for arrival in sorted(batch.outcomes)]
-
-    def _run_pre_enqueue(self, request: Request) -> Status | None:
-        """The status of the first PreEnqueue plugin that holds the request back."""
-        for plugin in self.profile(request).concerned(request).checking:
-            status = asked(plugin, plugin.pre_enqueue, request)
-            if status is not None:
-                return status
-        return None
-
-    def _run_queue_sort(self, batch: Batch, requests: Iterable[Request]) -> None:
-        """Sort the requests into the queue. Requests that a PreEnqueue plugin holds back, or that have no valid sort
-        key, get their outcome here.
-        """
-        keys: dict[int, t.Any] = {}
-        for arrival, request in enumerate(requests):
-            by = frozenset[str]()
-            try:
-                held = self._run_pre_enqueue(request)
-                if held is not None:
-                    by = frozenset({held.plugin})
-                    raise SchedulingGated(f'VM "{request.name}" is held back: {held.plugin}: {held.text}')
-                keys[arrival] = self._sort_key(request, arrival, keys)
-            except CollectionError as error:
-                batch.outcomes[arrival] = Outcome(request, error=error, rejected_by=by)
-                batch.unplaced[arrival] = request
-                batch.held.add(arrival)
-            else:
-                batch.queue.append(Queued(request, arrival))
-        batch.queue.sort(key=lambda queued: (keys[queued.arrival], queued.arrival))
-
-    def _sort_key(self, request: Request, arrival: int, others: Mapping[int, t.Any]) -> t.Any:
-        """The key by which the request is sorted: that of the QueueSort plugin, or else its arrival."""
-        sorters: list[QueueSortPlugin] = self.profiles[self.default_profile].plugins("queue")
-        if not sorters:
-            return arrival
-        key = guarded(sorters[0], sorters[0].sort_key, request, arrival)
-        for other in list(others.values())[:1]:
-            guarded(sorters[0], operator.lt, key, other)
-        return key
-
-    def place_in_order(self, batch: Batch, due: Sequence[Queued], now: float) -> None:
-        """Place the requests in order. Repeat this with failed ones as long as later placements may make them fit."""
-        placements: list[Request] = []
-        seen: dict[int, int] = {}
-        while due:
-            batch.undecided = {queued.arrival: queued.request for queued in due}
-            for queued in due:
-                batch.unplaced.pop(queued.arrival, None)
-            for queued in due:
-                seen[queued.arrival] = len(placements)
-                if self._place(batch, queued, now):
-                    placements.append(queued.request)
-            due = []
-            for queued in batch.queue:
-                if queued.arrival in batch.unplaced and queued.arrival not in batch.barred:
-                    since = placements[seen.get(queued.arrival, 0) :]
-                    seen[queued.arrival] = len(placements)
-                    if batch.may_fit(queued, self.profile(queued.request), since):
-                        due.append(queued)
-
-    def _place(self, batch: Batch, queued: Queued, now: float) -> bool:
-        """Place one request. Returns whether it stays placed: Permit may reject it."""
-        arrival, request = queued.arrival, queued.request
-        before = batch.outcomes.get(arrival)
-        outcome = batch.outcomes[arrival] = self.schedule(request, now)
-        del batch.undecided[arrival]
-        if outcome.decision is None:
-            batch.unplaced[arrival] = request
-            return False
-        batch.placed[arrival] = request
-        refused = self.run_permit(batch, request, batch.undecided.values(), batch.unplaced.values())
-        if refused is None or refused.code is Code.WAIT:
-            return True
-        self.take_back(batch, queued)
-        # An earlier failure of the request itself explains more than the failure of its group.
-        batch.outcomes[arrival] = before or not_permitted(outcome, refused)
-        return False
-
-    # --- one request: PreFilter, Filter, PostFilter, Score, Normalize, VMID, Reserve, assume ---
+    # --- PreFilter, Filter, PostFilter, Score, Normalize, VMID, Reserve, assume ---
 
     def schedule(self, request: Request, now: float = 0.0, place: tuple[str, int] | None = None) -> Outcome:
-        """Place one request and assume the decision. Permit is not asked: schedule_all does that.
+        """Place one request and assume the decision. Permit is not asked: a batch cycle does that.
 
         place fixes the node and the VMID; the filters run all the same.
         """
@@ -192,7 +91,9 @@ class Scheduler:
         try:
             check_request(self.profile(request), request)
             cycle = self._run_pre_filter(request, now)
-            self._run_filter(cycle)
+            if not cycle.refusing:
+                nodes = self.cluster.nodes
+                cycle.passed = run_filters(cycle.state, request, cycle.filters, nodes, cycle.rejections)
             verdicts = cycle.verdicts(self.cluster.nodes)
             node, score = self._run_score(cycle, verdicts)
             if node is not None and place is not None:
@@ -230,12 +131,6 @@ class Scheduler:
                         refusing[plugin.name] = status
         filters = _left(concerned.filters, codes, Code.SKIP_SCORE)
         return Cycle(request, profile, filters, _left(concerned.scorers, codes, Code.SKIP_FILTER), state, refusing)
-
-    def _run_filter(self, cycle: Cycle) -> None:
-        """Let the filters evaluate every node, unless PreFilter refused the request."""
-        if not cycle.refusing:
-            nodes = self.cluster.nodes
-            cycle.passed = run_filters(cycle.state, cycle.request, cycle.filters, nodes, cycle.rejections)
 
     def _run_post_filter(self, cycle: Cycle, verdicts: Verdicts) -> Outcome:
         """Explain why no node passed, and ask the PostFilter plugins what would have to change."""
@@ -329,43 +224,6 @@ class Scheduler:
                 return status
         return None
 
-    # --- Permit ---
-
-    def run_permit(
-        self, batch: Batch, request: Request, waiting: Collection[Request], failed: Collection[Request]
-    ) -> Status | None:
-        """The first status with which a Permit plugin does not accept the request. If a plugin raises, that rejects the
-        request.
-        """
-        plugins: list[PermitPlugin] = self.profile(request).plugins("permits")
-        for plugin in plugins:
-            if not concerns(plugin, request):
-                continue
-            try:
-                others = (Requests(batch.placed.values()), Requests(waiting), Requests(failed))
-                status = asked(plugin, plugin.permit, request, *others)
-            except CollectionError as error:
-                return Status(Code.ERROR, error.message, plugin=plugin.name)
-            if status is not None and status.code is not Code.SKIP:
-                return status
-        return None
-
-    def final_status(self, batch: Batch, request: Request) -> Status | None:
-        """The status of Permit for a placed request when no other request is left to decide."""
-        return self.run_permit(batch, request, (), batch.unplaced.values())
-
-    def stand(self, placed: Iterable[Request], failed: Iterable[Request]) -> bool:
-        """Whether Permit accepts all placed requests when no other request is left to decide."""
-        batch = Batch(dict(enumerate(placed)), unplaced=dict(enumerate(failed)))
-        return all(self.final_status(batch, request) is None for request in batch.placed.values())
-
-    def take_back(self, batch: Batch, queued: Queued) -> None:
-        decision = batch.outcomes[queued.arrival].decision
-        batch.placed.pop(queued.arrival, None)
-        batch.unplaced[queued.arrival] = queued.request
-        if decision is not None:
-            self.undo(decision)
-
     def undo(self, decision: Decision) -> None:
         """Take an assumed decision back."""
         self.cluster.forget(decision.vmid)
@@ -381,7 +239,9 @@ class Scheduler:
     def scores(self, request: Request, now: float = 0.0) -> dict[str, float]:
         """The score of every node that all filters let pass, by name."""
         cycle = self._run_pre_filter(request, now)
-        self._run_filter(cycle)
+        if not cycle.refusing:
+            nodes = self.cluster.nodes
+            cycle.passed = run_filters(cycle.state, request, cycle.filters, nodes, cycle.rejections)
         verdicts = cycle.verdicts(self.cluster.nodes)
         self._run_score(cycle, verdicts)
         return {verdict.node: verdict.score for verdict in verdicts.all() if verdict.score is not None}

@@ -73,7 +73,7 @@ class Chosen:
 
 
 class MultiClusterScheduler(Scheduler):
-    """Places requests on several clusters. Queue and groups are inherited from Scheduler.
+    """Places requests on several clusters. A batch goes through it as through any scheduler.
 
     The names of requests must differ. Of the clusters in which a VM fits, the one with the highest preference is
     chosen; of equal ones, the one whose best node has the highest score, then the first by name.

@@ -16,9 +16,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
+from ..engine.batch import place_batch
 from ..engine.cache import ClusterState
 from ..engine.framework.status import Category
-from ..engine.planner.batch import place_batch
 from ..engine.profiles import Profile
 from ..engine.scheduling_cycle import Scheduler
 from ..engine.verdicts import Outcome

@@ -45,7 +45,7 @@ def test_walk__of_two_new_vms(controller: Controller) -> None:
     walk = walk_of(controller, "qemu_schedule", **TWO_VMS)
     assert walk.to_filter[0].endswith("qemu_schedule.py:main")
     assert walk.to_filter[-1].endswith(".filter")
-    assert len(walk.to_filter) <= 23
+    assert len(walk.to_filter) <= 12
     assert len(walk.functions) <= 680
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 from simulated_cluster.client import SimulatedCluster
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch_cycle import schedule_all
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import Profile
@@ -84,7 +85,7 @@ def decided(session: Session, *requests: Request) -> list[Decision | None]:
     scheduler = Scheduler(
         ClusterState(read_snapshot(session, needs)), {"balanced": Profile("balanced", builtin_registry())}
     )
-    return [outcome.decision for outcome in scheduler.schedule_all(requests)]
+    return [outcome.decision for outcome in schedule_all(scheduler, requests)]
 
 
 def create(session: Session, decision: Decision) -> None:

@@ -14,6 +14,7 @@ from support.effort import lines_run
 from support.small_cluster import cluster, guest, node, scheduler, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.allocatable import CPULimit, MemoryLimit
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch_cycle import schedule_all
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.headroom import Headroom, Limits, Load, Room
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, HARule
@@ -122,7 +123,7 @@ def test_reserves_and_ratios__limit_what_the_others_take() -> None:
 
 def test_decisions_of_the_run__count() -> None:
     engine = scheduler(cluster([node("pve1"), node("pve2"), node("pve3")]), ON)
-    outcomes = engine.schedule_all([vm(f"vm-{i}", gib=10) for i in range(12)])
+    outcomes = schedule_all(engine, [vm(f"vm-{i}", gib=10) for i in range(12)])
     # Of 3 x 3 VMs of 10 GiB per node a third must stay free.
     assert sum(outcome.decision is not None for outcome in outcomes) == 6
 

@@ -12,6 +12,7 @@ import typing as t
 import pytest
 from support.small_cluster import cluster, node, scheduler, vm
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch_cycle import schedule_all
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
     FilterPlugin,
     Plugin,
@@ -171,7 +172,7 @@ WRONG: list[tuple[type[Plugin], str]] = [
 def run(plugin: type[Plugin]) -> list[t.Any]:
     sorts = {"queue": {"PrioritySort": {"enable": not issubclass(plugin, QueueSortPlugin)}}}
     engine = scheduler(cluster([node("pve1"), node("pve2")]), sorts, own=[plugin])
-    return engine.schedule_all([vm("before"), vm(VICTIM), vm("after")])
+    return schedule_all(engine, [vm("before"), vm(VICTIM), vm("after")])
 
 
 @pytest.mark.parametrize("plugin", RAISING)

@@ -16,13 +16,14 @@ from support.effort import lines_run
 from support.random_clusters import requests, snapshots
 from support.small_cluster import guest, node, profile, vm
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch import place_batch
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch_cycle import schedule_all
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import (
     ClusterState,
     DeviceUse,
     NodeInfo,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.law import InForce, broken
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.planner.batch import place_batch
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.ha_rules import HARules
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.limits import (
     MemoryOvercommit,
@@ -70,7 +71,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.la
 
 def reasons_against(snapshot: Snapshot, batch: Sequence[Request]) -> list[str]:
     """What the law says of the scheduler's decisions about a batch."""
-    outcomes = Scheduler(ClusterState(snapshot), {"balanced": profile()}).schedule_all(batch)
+    outcomes = schedule_all(Scheduler(ClusterState(snapshot), {"balanced": profile()}), batch)
     return broken(snapshot, [(decision, InForce()) for decision in in_turn(outcomes)])
 
 
@@ -162,7 +163,7 @@ CONFIGS: list[t.Any] = [
     batches(),
     st.sampled_from(CONFIGS),
     st.sampled_from(CONFIGS),
-    st.sampled_from([Scheduler.schedule_all, place_batch]),
+    st.sampled_from([schedule_all, place_batch]),
 )
 def test_law__a_scheduling_pass_never_breaks_it(
     snapshot: Snapshot, batch: list[Request], config: t.Any, other: t.Any, place: t.Any

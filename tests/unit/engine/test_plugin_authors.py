@@ -10,6 +10,7 @@ import typing as t
 import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils import plugin_api
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch_cycle import schedule_all
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework import interface
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import BUILTIN
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import Registry, build_profiles
@@ -87,7 +88,7 @@ def test_about__a_plugin_is_asked_about_requests_that_set_one_of_its_attributes_
     cluster = SmallCluster(node("a"), plugins=[Tagged])
     profiles = build_profiles(Registry([*BUILTIN, Tagged]))
     requests = [vm("plain"), vm("tagged", tags=frozenset({"db"})), vm("pooled", pool="prod")]
-    Scheduler(cluster.state, profiles).schedule_all(requests)
+    schedule_all(Scheduler(cluster.state, profiles), requests)
 
     assert {name for _point, name in asked} == {"tagged", "pooled"}
     assert {point for point, _name in asked} == {

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from support.small_cluster import cluster, guest, node, profile, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.allocatable import CPULimit, MemoryLimit
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch_cycle import schedule_all
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import NodeInfo
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
     CycleState,
@@ -188,8 +189,8 @@ def test_order_of_the_snapshot__changes_nothing_in_any_profile_and_no_node_is_ov
     mixed_nodes, mixed_guests = order.sample(nodes, len(nodes)), order.sample(running, len(running))
     for name in profiles:
         state = cluster(nodes, running)
-        outcomes = Scheduler(state, profiles, name).schedule_all(requests)
-        again = Scheduler(cluster(mixed_nodes, mixed_guests), profiles, name).schedule_all(requests)
+        outcomes = schedule_all(Scheduler(state, profiles, name), requests)
+        again = schedule_all(Scheduler(cluster(mixed_nodes, mixed_guests), profiles, name), requests)
         assert [o.decision for o in again] == [o.decision for o in outcomes]
         assert [o.message for o in again] == [o.message for o in outcomes]
         for outcome in outcomes:

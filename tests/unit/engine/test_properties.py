@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from support.random_clusters import broken_rules, requests, snapshots
 from support.small_cluster import cluster, guest, node, profile, scheduler, vm
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch_cycle import schedule_all
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState, NodeInfo
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
     CycleState,
@@ -126,8 +127,8 @@ def test_order_of_the_snapshot__never_matters(snapshot: Snapshot, wanted: list[R
         guests=shuffled(snapshot.guests),
         storages=shuffled(snapshot.storages),
     )
-    one = Scheduler(ClusterState(snapshot), {"balanced": PROFILE}).schedule_all(wanted)
-    two = Scheduler(ClusterState(other), {"balanced": PROFILE}).schedule_all(wanted)
+    one = schedule_all(Scheduler(ClusterState(snapshot), {"balanced": PROFILE}), wanted)
+    two = schedule_all(Scheduler(ClusterState(other), {"balanced": PROFILE}), wanted)
     assert [told(outcome) for outcome in one] == [told(outcome) for outcome in two]
 
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.small_cluster import cluster, node, profile, vm
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch_cycle import schedule_all
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import Event
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.queue import LONGEST_WAIT, SchedulingQueue
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
@@ -31,7 +32,7 @@ def failed_once(now: float = 0.0, rejected_by: tuple[str, ...] = ("MemoryOvercom
 def order(requests: Sequence[Request], config: dict[str, Any] | None = None) -> list[str]:
     """The names of those that are tried, in order: the lowest VMID goes to the first."""
     scheduler = Scheduler(cluster([node("a", gib=1000)]), {"balanced": profile(config)}, "balanced")
-    decisions = [outcome.decision for outcome in scheduler.schedule_all(requests) if outcome.decision is not None]
+    decisions = [outcome.decision for outcome in schedule_all(scheduler, requests) if outcome.decision is not None]
     return [decision.request.name for decision in sorted(decisions, key=lambda decision: decision.vmid)]
 
 
@@ -123,7 +124,7 @@ def test_higher_priority__goes_first_and_then_who_came_first() -> None:
 
 def test_gated_request__is_not_tried() -> None:
     scheduler = Scheduler(cluster([node("a")]), {"balanced": PROFILE}, "balanced")
-    (outcome,) = scheduler.schedule_all([vm("a", scheduling_gates=("licence", "disk"))])
+    (outcome,) = schedule_all(scheduler, [vm("a", scheduling_gates=("licence", "disk"))])
     assert isinstance(outcome.error, SchedulingGated)
     assert outcome.rejected_by == {"SchedulingGates"}
     assert "SchedulingGates: waits for scheduling gate(s) licence, disk" in outcome.message

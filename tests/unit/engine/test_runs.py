@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from support.effort import lines_run
 from support.small_cluster import cluster, guest, node, profile, scheduler, vm
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch_cycle import schedule_all
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
     PermitPlugin,
@@ -49,18 +50,18 @@ def used_gib(state: ClusterState) -> float:
 
 def test_delayed_vm__is_placed_when_its_time_has_come() -> None:
     requests = [vm("late", context={"delay": "15"}, created=100.0), vm("now")]
-    late, now = scheduler(cluster([node("pve1")])).schedule_all(requests, now=114.9)
+    late, now = schedule_all(scheduler(cluster([node("pve1")])), requests, now=114.9)
     assert late.message == (
         '0/1 nodes are available for VM "late": 1 node(s) had to wait for the delay of 15 s (pve1); '
         "without Delay, pve1 would fit"
     )
     assert (late.until, now.decision is not None) == (115.0, True)
-    assert placed(scheduler(cluster([node("pve1")])).schedule_all(requests, now=115.0)) == ["late", "now"]
+    assert placed(schedule_all(scheduler(cluster([node("pve1")])), requests, now=115.0)) == ["late", "now"]
 
 
 def test_delay_that_is_over__says_nothing_of_another_one() -> None:
     engine = scheduler(cluster([node("pve1")]))
-    outcomes = engine.schedule_all([vm("a", context={"delay": "1"}), vm("b", context={"delay": "15"})], now=5.0)
+    outcomes = schedule_all(engine, [vm("a", context={"delay": "1"}), vm("b", context={"delay": "15"})], now=5.0)
     assert placed(outcomes) == ["a"]
 
 
@@ -72,7 +73,7 @@ def test_delay_that_is_no_time__is_refused(text: str) -> None:
 
 
 def test_gated_vm__is_told_what_holds_it_and_is_never_due() -> None:
-    [outcome] = scheduler(cluster([node("pve1")])).schedule_all([vm("gated", scheduling_gates=("licence",))])
+    [outcome] = schedule_all(scheduler(cluster([node("pve1")])), [vm("gated", scheduling_gates=("licence",))])
     assert outcome.error is not None
     assert outcome.error.code == "SchedulingGated"
     assert outcome.message == ('VM "gated" is held back: SchedulingGates: waits for scheduling gate(s) licence')
@@ -80,13 +81,13 @@ def test_gated_vm__is_told_what_holds_it_and_is_never_due() -> None:
 
 
 def test_what_no_change_can_help__is_not_waited_for() -> None:
-    [outcome] = scheduler(cluster([node("pve1")])).schedule_all([vm("new", node="pve9")])
+    [outcome] = schedule_all(scheduler(cluster([node("pve1")])), [vm("new", node="pve9")])
     assert (outcome.decision, outcome.resolvable) == (None, False)
 
 
 def test_vm_without_a_free_vmid__waits_for_guests_to_change() -> None:
     engine = scheduler(cluster([node("pve1")], [guest(100, "pve1")]))
-    [outcome] = engine.schedule_all([vm("new", vmid_range="100-100")])
+    [outcome] = schedule_all(engine, [vm("new", vmid_range="100-100")])
     assert outcome.resolvable
     assert outcome.rejected_by == {"Range", "Regex"}
 
@@ -94,7 +95,7 @@ def test_vm_without_a_free_vmid__waits_for_guests_to_change() -> None:
 def test_vm__may_come_before_the_one_that_it_must_be_with() -> None:
     beside = [AffinityTerm(True, Selector(name=name)) for name in ("app", "db")]
     requests = [vm("cache", affinity=(beside[0],)), vm("app", affinity=(beside[1],)), vm("db"), vm("huge", gib=40)]
-    outcomes = scheduler(cluster([node("pve1"), node("pve2")])).schedule_all(requests)
+    outcomes = schedule_all(scheduler(cluster([node("pve1"), node("pve2")])), requests)
     assert [outcome.decision and outcome.decision.node for outcome in outcomes] == ["pve1", "pve1", "pve1", None]
     assert [outcome.decision.vmid for outcome in outcomes if outcome.decision] == [102, 101, 100]
 
@@ -102,7 +103,7 @@ def test_vm__may_come_before_the_one_that_it_must_be_with() -> None:
 def test_vm_that_would_break_a_spread__is_placed_when_others_have_evened_it_out() -> None:
     spread = (SpreadConstraint("node", Selector(name="web-.*")),)
     requests = [vm(name, gib=gib, topology_spread=spread) for name, gib in (("web-0", 20), ("web-1", 20), ("web-2", 1))]
-    outcomes = scheduler(cluster([node("large", gib=64), node("small", gib=16)])).schedule_all(requests)
+    outcomes = schedule_all(scheduler(cluster([node("large", gib=64), node("small", gib=16)])), requests)
     assert [outcome.decision and outcome.decision.node for outcome in outcomes] == ["large", "large", "small"]
 
 
@@ -111,20 +112,20 @@ def test_vm_that_would_break_a_spread__is_placed_when_others_have_evened_it_out(
 
 def test_group__is_placed_whole() -> None:
     engine = scheduler(cluster([node("pve1"), node("pve2")]))
-    outcomes = engine.schedule_all([member(name, "g", 20) for name in ("a", "b")])
+    outcomes = schedule_all(engine, [member(name, "g", 20) for name in ("a", "b")])
     assert placed(outcomes) == ["a", "b"]
 
 
 def test_group_that_does_not_fit_whole__leaves_nothing_behind() -> None:
     state = cluster([node("pve1"), node("pve2")])
-    outcomes = scheduler(state).schedule_all([member(name, "g", 20) for name in ("a", "b", "c")])
+    outcomes = schedule_all(scheduler(state), [member(name, "g", 20) for name in ("a", "b", "c")])
     assert placed(outcomes) == []
     assert used_gib(state) == 0
     assert not [g for g in state if g.status == "assumed"]
 
 
 def test_every_member__is_told_why() -> None:
-    outcomes = scheduler(cluster([node("pve1")])).schedule_all([member(name, "g", 20) for name in ("a", "b")])
+    outcomes = schedule_all(scheduler(cluster([node("pve1")])), [member(name, "g", 20) for name in ("a", "b")])
     assert outcomes[0].message == (
         "VM \"a\" was not placed: Gang: group 'g' could not be placed together "
         "(it needs 2 VMs, and only 1 could be placed)"
@@ -134,25 +135,25 @@ def test_every_member__is_told_why() -> None:
 
 
 def test_enough_members__are_enough() -> None:
-    outcomes = scheduler(cluster([node("pve1"), node("pve2")])).schedule_all(
-        [member(name, "g", 20, least=2) for name in ("a", "b", "c")]
+    outcomes = schedule_all(
+        scheduler(cluster([node("pve1"), node("pve2")])), [member(name, "g", 20, least=2) for name in ("a", "b", "c")]
     )
     assert placed(outcomes) == ["a", "b"]
 
 
 def test_group_that_asks_for_more_than_there_are__is_not_placed() -> None:
-    assert placed(scheduler(cluster([node("pve1")])).schedule_all([member("a", "g", 1, least=2)])) == []
+    assert placed(schedule_all(scheduler(cluster([node("pve1")])), [member("a", "g", 1, least=2)])) == []
 
 
 def test_members_that_exist_already__count() -> None:
     engine = scheduler(cluster([node("pve1")]))
-    outcomes = engine.schedule_all([member("c", "g", 1, least=3)], present=[member(n, "g", 1, least=3) for n in "ab"])
+    outcomes = schedule_all(engine, [member("c", "g", 1, least=3)], present=[member(n, "g", 1, least=3) for n in "ab"])
     assert placed(outcomes) == ["c"]
 
 
 def test_gated_member__keeps_the_whole_group_back() -> None:
     engine = scheduler(cluster([node("pve1")]))
-    outcomes = engine.schedule_all([member("a", "g", 1), member("b", "g", 1, scheduling_gates=("x",))])
+    outcomes = schedule_all(engine, [member("a", "g", 1), member("b", "g", 1, scheduling_gates=("x",))])
     assert placed(outcomes) == []
 
 
@@ -164,7 +165,7 @@ def test_room_that_a_group_gave_back__is_offered_to_the_others_that_failed() -> 
         vm("single", gib=20, priority=1),
         member("a3", "g", 20),
     ]
-    outcomes = scheduler(state).schedule_all(requests)
+    outcomes = schedule_all(scheduler(state), requests)
     assert placed(outcomes) == ["single"]
     assert used_gib(state) == 20
 
@@ -178,7 +179,7 @@ def test_two_groups_that_block_each_other__have_the_first_placed(least: int) -> 
         member("a2", "a", 20, least),
         member("b2", "b", 20, least),
     ]
-    assert placed(scheduler(state).schedule_all(requests)) == ["a1", "a2"]
+    assert placed(schedule_all(scheduler(state), requests)) == ["a1", "a2"]
 
 
 def test_first_group_that_fits_nowhere__leaves_the_second_placed() -> None:
@@ -190,7 +191,7 @@ def test_first_group_that_fits_nowhere__leaves_the_second_placed() -> None:
         member("a3", "a", 20),
         member("b2", "b", 20),
     ]
-    assert placed(scheduler(state).schedule_all(requests)) == ["b1", "b2"]
+    assert placed(schedule_all(scheduler(state), requests)) == ["b1", "b2"]
     assert used_gib(state) == 40
 
 
@@ -203,7 +204,7 @@ def test_groups__that_were_barred_get_another_chance_one_by_one() -> None:
         member("b2", "b", 20),
     ]
     state = cluster([node("pve1"), node("pve2")])
-    outcomes = scheduler(state).schedule_all(requests)
+    outcomes = schedule_all(scheduler(state), requests)
     assert placed(outcomes) == ["b1", "b2"]
     assert [guest_.name for guest_ in state if guest_.status == "assumed"] == ["b1", "b2"]
     assert all(outcome.error is not None for outcome in outcomes if outcome.decision is None)
@@ -225,7 +226,7 @@ def test_group__is_never_placed_in_part_and_memory_is_never_exceeded(
         for number, (group, gib, priority) in enumerate(members)
     ]
     state = cluster([node(f"pve{index}") for index in range(nodes)])
-    outcomes = scheduler(state).schedule_all(requests)
+    outcomes = schedule_all(scheduler(state), requests)
     assert [outcome.request for outcome in outcomes] == requests
     done = Counter(o.request.gang.name for o in outcomes if o.decision and o.request.gang)
     every = Counter(request.gang.name for request in requests if request.gang)
@@ -233,7 +234,7 @@ def test_group__is_never_placed_in_part_and_memory_is_never_exceeded(
         assert count >= (least or every[group])
     assert all(info.memory <= info.node.memory for info in state.nodes)
     assert used_gib(state) == sum(o.request.memory for o in outcomes if o.decision) / GIB
-    again = scheduler(cluster([node(f"pve{index}") for index in range(nodes)])).schedule_all(requests)
+    again = schedule_all(scheduler(cluster([node(f"pve{index}") for index in range(nodes)])), requests)
     assert [o.decision for o in again] == [o.decision for o in outcomes]
 
 
@@ -248,7 +249,7 @@ def test_vm_that_must_be_with_a_group_that_is_taken_back__is_not_left_alone() ->
         vm("other"),
         member("db-2", "db", 40),
     ]
-    outcomes = scheduler(cluster([node("pve1"), node("pve2")])).schedule_all(requests)
+    outcomes = schedule_all(scheduler(cluster([node("pve1"), node("pve2")])), requests)
     assert placed(outcomes) == ["other"]
     assert outcomes[1].rejected_by == {"VMAffinity"}
 
@@ -266,7 +267,7 @@ def test_rules__hold_without_what_was_taken_back(nodes: int, vms: list[tuple[str
         for number, (group, gib) in enumerate(vms)
     ]
     state = cluster([node(f"pve{index}") for index in range(nodes)])
-    outcomes = scheduler(state).schedule_all(requests)
+    outcomes = schedule_all(scheduler(state), requests)
     where = {outcome.request.name: outcome.decision.node for outcome in outcomes if outcome.decision}
     databases = {at for name, at in where.items() if name.startswith("db-")}
     assert {at for name, at in where.items() if name.startswith("app-")} <= databases
@@ -283,7 +284,7 @@ def test_chain_of_affine_vms__tries_each_again_only_after_the_next_one() -> None
         ]
         where = scheduler(cluster([node("a", cores=64), node("b", cores=64)]))
         outcomes: list[Outcome] = []
-        lines = lines_run(lambda: outcomes.extend(where.schedule_all(chain)), at_most=10**7)
+        lines = lines_run(lambda: outcomes.extend(schedule_all(where, chain)), at_most=10**7)
         assert len(placed(outcomes)) == length
         return lines
 
@@ -296,7 +297,7 @@ def test_groups_without_room__take_work_in_proportion() -> None:
         state = cluster([node(f"n{n}", cores=64, gib=10) for n in range(groups // 4)])
         members = [member(f"{group}-{n}", f"g{group}", 5) for n in range(2) for group in range(groups)]
         outcomes: list[Outcome] = []
-        lines = lines_run(lambda: outcomes.extend(scheduler(state).schedule_all(members)), at_most=10**8)
+        lines = lines_run(lambda: outcomes.extend(schedule_all(scheduler(state), members)), at_most=10**8)
         assert len(placed(outcomes)) == groups // 4 * 2
         return lines
 
@@ -341,7 +342,7 @@ class Broken(Stubborn):
 
 def test_who_waits_for_nobody__is_taken_back() -> None:
     state = cluster([node("pve1")])
-    outcomes = scheduler(state, own=[Stubborn]).schedule_all([vm("a"), vm("b")])
+    outcomes = schedule_all(scheduler(state, own=[Stubborn]), [vm("a"), vm("b")])
     assert [o.message for o in outcomes] == [
         f'VM "{name}" was not placed: Stubborn: it waited for other VMs of the run, which were not placed'
         for name in ("a", "b")
@@ -351,7 +352,7 @@ def test_who_waits_for_nobody__is_taken_back() -> None:
 
 def test_permit_plugin_that_raises__fails_its_vm_and_leaves_nothing_behind() -> None:
     state = cluster([node("pve1")])
-    outcomes = scheduler(state, own=[Broken]).schedule_all([vm("a"), vm("b")])
+    outcomes = schedule_all(scheduler(state, own=[Broken]), [vm("a"), vm("b")])
     assert placed(outcomes) == ["b"]
     assert outcomes[0].message.startswith("plugin Broken failed: KeyError: 'oops' (test_runs.py, line ")
     assert outcomes[0].error is not None
@@ -361,6 +362,6 @@ def test_permit_plugin_that_raises__fails_its_vm_and_leaves_nothing_behind() -> 
 
 def test_unknown_profile__fails_its_vm_only() -> None:
     engine = Scheduler(cluster([node("pve1")]), {"balanced": profile()})
-    outcomes = engine.schedule_all([vm("a", profile="nope"), vm("b")])
+    outcomes = schedule_all(engine, [vm("a", profile="nope"), vm("b")])
     assert placed(outcomes) == ["b"]
     assert "unknown profile 'nope'" in outcomes[0].message

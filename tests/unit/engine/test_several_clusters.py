@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from support.random_clusters import requests, snapshots
 from support.small_cluster import cluster, guest, node, profile, vm
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch_cycle import schedule_all
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import Profile
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
@@ -69,7 +70,7 @@ class Clusters:
             for request in requests:
                 if request.name not in member.obstacles:
                     member.requests[request.name] = request
-        for request, outcome in zip(requests, self.scheduler.schedule_all(requests, present=present), strict=True):
+        for request, outcome in zip(requests, schedule_all(self.scheduler, requests, present=present), strict=True):
             self.outcomes[request.name] = outcome
         places: dict[str, str | None] = dict.fromkeys(self.outcomes)
         for name, chosen in self.scheduler.chosen.items():
@@ -190,7 +191,7 @@ def members_of(snapshots: Sequence[Snapshot], profiles: Mapping[str, Profile]) -
 
 
 def placed(scheduler: Scheduler, wanted: Sequence[Request]) -> list[tuple[str, int] | None]:
-    outcomes = scheduler.schedule_all(wanted)
+    outcomes = schedule_all(scheduler, wanted)
     return [None if o.decision is None else (o.decision.node, o.decision.vmid) for o in outcomes]
 
 

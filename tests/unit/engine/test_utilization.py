@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 from support.small_cluster import cluster, guest, made, node, scheduler, score, vm
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch_cycle import schedule_all
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import Subject
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.proxmox_scores import (
     FewestGuests,
@@ -56,7 +57,7 @@ def test_more__use_is_never_a_higher_score() -> None:
 def test_one_run__does_not_send_all_its_vms_to_the_same_idle_node() -> None:
     state = cluster([live("a", cpu=0.1), live("b", cpu=0.2), live("c", cpu=0.3)])
     only = {"scores": {"Utilization": {"enable": True}, "LeastAllocated": {"enable": False}}}
-    outcomes = scheduler(state, only).schedule_all([vm(f"vm-{i}", cores=4, gib=8) for i in range(3)])
+    outcomes = schedule_all(scheduler(state, only), [vm(f"vm-{i}", cores=4, gib=8) for i in range(3)])
     assert [outcome.decision.node for outcome in outcomes] == ["a", "b", "c"]
 
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.small_cluster import cluster, node, vm
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch_cycle import schedule_all
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import (
     ClusterState,
     NodeStorage,
@@ -232,7 +233,7 @@ def test_same_cluster_and_requests__lead_to_the_same_storages(
     found: tuple[Storage, ...], wanted: list[Request]
 ) -> None:
     first, second = (
-        [(o.decision, o.message) for o in placed_on(given).schedule_all(wanted)] for given in (found, found[::-1])
+        [(o.decision, o.message) for o in schedule_all(placed_on(given), wanted)] for given in (found, found[::-1])
     )
     assert first == second
 

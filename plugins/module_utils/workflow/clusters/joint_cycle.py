@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 
+from ...engine.batch_cycle import schedule_all
 from ...engine.profiles import Profile
 from ...engine.several_clusters import Member, MultiClusterScheduler
 from ...engine.texts import listed
@@ -163,7 +164,7 @@ class JointCycle:
         with ExitStack() as counted:
             for placement in placements.values():
                 counted.enter_context(placement.with_starting())
-            outcomes = scheduler.schedule_all(wanted, time.time(), present)
+            outcomes = schedule_all(scheduler, wanted, time.time(), present)
         loose: list[Job] = []
         for (name, options), outcome in zip(candidates.items(), outcomes, strict=True):
             chosen = scheduler.chosen.get(name)

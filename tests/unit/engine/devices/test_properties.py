@@ -17,6 +17,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch_cycle import schedule_all
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.devices.constraints import Matcher
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.devices.finding import Met, find_devices
@@ -90,7 +91,7 @@ def snapshot(found: Sequence[Device], nodes: Sequence[str] = NODES) -> Snapshot:
 def placed(cluster: Snapshot, claims: Sequence[tuple[DeviceClaim, ...]]) -> list[Decision | None]:
     scheduler = Scheduler(ClusterState(cluster), {"balanced": Profile("balanced", builtin_registry())})
     requests = [Request(f"vm{number}", devices=each) for number, each in enumerate(claims)]
-    return [outcome.decision for outcome in scheduler.schedule_all(requests)]
+    return [outcome.decision for outcome in schedule_all(scheduler, requests)]
 
 
 def overlapping(one: str, other: str) -> bool:
@@ -161,12 +162,12 @@ def test_claims__are_met_exactly_when_some_choice_of_devices_meets_them(
 def test_what_is_taken_back__can_be_given_again(found: list[Device], claims: list[tuple[DeviceClaim, ...]]) -> None:
     scheduler = Scheduler(ClusterState(snapshot(found)), {"balanced": Profile("balanced", builtin_registry())})
     requests = [Request(f"vm{number}", devices=each) for number, each in enumerate(claims)]
-    first = [outcome.decision for outcome in scheduler.schedule_all(requests)]
+    first = [outcome.decision for outcome in schedule_all(scheduler, requests)]
     for decision in first:
         if decision is not None:
             scheduler.undo(decision)
 
-    assert [outcome.decision for outcome in scheduler.schedule_all(requests)] == first
+    assert [outcome.decision for outcome in schedule_all(scheduler, requests)] == first
 
 
 # --- the same rules, by trying everything ---

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from support.small_cluster import cluster, node, scheduler, vm
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch import place_batch
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
     PermitPlugin,
     Requests,
@@ -15,7 +16,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.fram
     Status,
     unschedulable,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.planner.batch import place_batch
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import NoNodesAvailable
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     GIB,

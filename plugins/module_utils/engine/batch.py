@@ -12,13 +12,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from ...errors import CollectionError, NoNodesAvailable, NoStorageAvailable
-from ...model import Decision, Request
-from ..cache import ClusterState
-from ..framework.interface import QueueSortPlugin
-from ..profiles import Profile
-from ..scheduling_cycle import Scheduler
-from ..verdicts import Outcome
+from ..errors import CollectionError, NoNodesAvailable, NoStorageAvailable
+from ..model import Decision, Request
+from .batch_cycle import all_permitted, schedule_all
+from .framework.interface import QueueSortPlugin
+from .scheduling_cycle import Scheduler
+from .verdicts import Outcome
 
 
 def place_batch(
@@ -28,7 +27,7 @@ def place_batch(
     present: Collection[Request] = (),
     steps: int | None = None,
 ) -> list[Outcome]:
-    """Schedule the requests by Scheduler.schedule_all, largest first; where some find no place, in the order of the
+    """Schedule the requests by schedule_all, largest first; where some find no place, in the order of the
     task; and where some still find none, search places for all together: by the planner, and of few VMs in all orders.
 
     The result of a search counts only if every VM has a place and the Permit plugins allow all of them. Otherwise the
@@ -36,10 +35,20 @@ def place_batch(
     limits the search; None: the default. If it reaches the limit, the outcomes of VMs without a place are marked as
     exhausted.
     """
-    packed = _packed(scheduler, requests, now, present)
-    if packed is not None:
-        return packed
-    outcomes = _scheduled(scheduler, requests, now, present)
+    order = _packing_order(scheduler, requests)
+    if order is not None:
+        found = schedule_all(scheduler, [requests[position] for position in order], now, present)
+        if not any(outcome.resolvable for outcome in found):
+            _note_turns(found)
+            packed = sorted(zip(order, found, strict=True), key=lambda each: each[0])
+            outcomes = [outcome for _position, outcome in packed]
+            _number_again(scheduler, outcomes)
+            return outcomes
+        # A change in the cluster would help a VM: the order of the task decides.
+        for decision in reversed(_decisions(found)):
+            scheduler.undo(decision)
+    outcomes = schedule_all(scheduler, requests, now, present)
+    _note_turns(outcomes)
     homeless = {n for n, o in enumerate(outcomes) if isinstance(o.error, (NoNodesAvailable, NoStorageAvailable))}
     hopeless = any(not outcomes[number].resolvable for number in homeless)
     if not homeless or hopeless or len(outcomes) < 2:
@@ -54,7 +63,7 @@ def place_batch(
     for search in (_searched, _tried_in_all_orders):
         found, ended = search(scheduler, wanted, now, steps)
         exhausted |= ended
-        if len(found) == len(wanted) and scheduler.stand([*present, *wanted], failed):
+        if len(found) == len(wanted) and all_permitted(scheduler, [*present, *wanted], failed):
             _number_again(scheduler, found)
             for number, outcome in zip(numbers, found, strict=True):
                 outcomes[number] = outcome
@@ -68,35 +77,19 @@ def place_batch(
     return outcomes
 
 
-def _packed(
-    scheduler: Scheduler, requests: Sequence[Request], now: float, present: Collection[Request]
-) -> list[Outcome] | None:
-    """Return the outcomes, in the order of the requests, of placing the largest first. None if that is the order of the
-    task, if the queue is sorted by a plugin that does not pack, or if a change in the cluster would help a VM.
-    """
-    profile = scheduler.profiles[scheduler.default_profile]
-    sorters: list[QueueSortPlugin] = profile.plugins("queue")
-    order = _packing_order(scheduler.cluster, profile, requests) if sorters and sorters[0].packs else None
-    if order is None:
-        return None
-    found = _scheduled(scheduler, [requests[position] for position in order], now, present)
-    if any(outcome.resolvable for outcome in found):
-        for decision in reversed(_decisions(found)):
-            scheduler.undo(decision)
-        return None
-    outcomes = [outcome for _position, outcome in sorted(zip(order, found, strict=True), key=lambda each: each[0])]
-    _number_again(scheduler, outcomes)
-    return outcomes
-
-
-def _packing_order(cluster: ClusterState, profile: Profile, requests: Sequence[Request]) -> list[int] | None:
-    """Return the positions of the requests, largest first; None if that is their order already.
+def _packing_order(scheduler: Scheduler, requests: Sequence[Request]) -> list[int] | None:
+    """Return the positions of the requests, largest first; None if that is their order already, or if the queue is
+    sorted by a plugin that does not pack.
 
     The size of a request is its dominant share of what the nodes may allocate. VMs that must share a node count as one,
     and stay next to each other. VMs of a gang, which may be on different nodes, count one by one, because more batches
     fit that way. Requests of one size keep their order.
     """
-    nodes = [info.node for info in cluster.nodes if info.node.online]
+    profile = scheduler.profiles[scheduler.default_profile]
+    sorters: list[QueueSortPlugin] = profile.plugins("queue")
+    if not (sorters and sorters[0].packs):
+        return None
+    nodes = [info.node for info in scheduler.cluster.nodes if info.node.online]
     cores = sum(profile.policy.cpu.allocatable(node) for node in nodes) or 1.0
     memory = sum(profile.policy.memory.allocatable(node) for node in nodes) or 1.0
     sizes = [max(request.cores / cores, request.memory / memory) for request in requests]
@@ -114,20 +107,16 @@ def _that_share_a_node(requests: Sequence[Request]) -> list[tuple[int, ...]]:
     if not any(request.affinity for request in requests):
         return []
     # Few runs need the planner.
-    from .items import requests_together
+    from .planner.items import requests_together
 
     return requests_together(requests)
 
 
-def _scheduled(
-    scheduler: Scheduler, requests: Sequence[Request], now: float, present: Collection[Request]
-) -> list[Outcome]:
-    """Schedule the requests in their order, and note the turn of each decision."""
-    outcomes = scheduler.schedule_all(requests, now, present)
+def _note_turns(outcomes: Iterable[Outcome]) -> None:
+    """Number the decisions in the order in which they were made."""
     decided = [(outcome.decision.turn, outcome) for outcome in outcomes if outcome.decision is not None]
     for number, (_turn, outcome) in enumerate(sorted(decided, key=lambda each: each[0]), 1):
         outcome.turn = number
-    return outcomes
 
 
 def _number_again(scheduler: Scheduler, outcomes: Sequence[Outcome]) -> None:
@@ -164,8 +153,8 @@ def _searched(
     return whether the search reached its limit.
     """
     # Few runs need the planner, which is a tenth of the code that a module would load.
-    from ...plans import Bounds, Goals
-    from .planner import make_plan
+    from ..plans import Bounds, Goals
+    from .planner.planner import make_plan
 
     named = {id(request): number for number, request in enumerate(requests)}
     goals, bounds = Goals(place=tuple(requests)), Bounds() if steps is None else Bounds(steps=steps)
@@ -187,6 +176,6 @@ def _tried_in_all_orders(
     scheduler: Scheduler, requests: Sequence[Request], now: float, steps: int | None
 ) -> tuple[list[Outcome], bool]:
     """As _searched, by trying every order and every node. It is short, and reaching its limit says nothing."""
-    from .backtracking import TRIES, Backtracking
+    from .planner.backtracking import TRIES, Backtracking
 
     return Backtracking(scheduler, requests, now, TRIES if steps is None else min(steps, TRIES)).outcomes(), False
