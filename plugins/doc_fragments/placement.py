@@ -221,14 +221,40 @@ options:
     description:
       - Adds the VM as an HA resource. An empty mapping adds it in its default state, without a rule.
       - The VM is placed on a node from which the HA manager would not move it.
-      - If the rule does not exist, or Proxmox VE would refuse the rule with this VM, the VM fails before anything is
-        written.
+      - If the rule does not exist and O(ha.create) is not set, or Proxmox VE would refuse the rule with this VM, the VM
+        fails before anything is written.
       - If a new VM gets disks on local storages, a warning names them. Without replication, the HA manager cannot
         recover such a VM on another node.
       - For an existing VM, the given settings are compared, and applied with O(update). A VM is never removed from HA
         or from a rule.
     type: dict
     suboptions:
+      create:
+        description:
+          - How to make the O(ha.rule) or O(ha.group) if it does not exist, with the VMs that join it. An existing one
+            is not changed. An empty mapping makes a rule that keeps its VMs on different nodes.
+          - Proxmox VE refuses a rule between VMs that has one member only. The task must have two VMs that join such a
+            new rule, and it is an error otherwise.
+        type: dict
+        version_added: 1.1.0
+        suboptions:
+          type:
+            description:
+              - The type of the rule. V(node-affinity) if O(ha.create.nodes) is given, else V(resource-affinity).
+            type: str
+            choices: [node-affinity, resource-affinity]
+          affinity:
+            description:
+              - Whether the VMs are kept together or on the nodes (V(positive)), or apart or off them (V(negative)).
+              - V(negative) for a rule between VMs and V(positive) for one about nodes when this is not given.
+            type: str
+            choices: [positive, negative]
+          nodes:
+            description: The nodes, as a list, or as a mapping of their priorities, such as V({pve1: 2, pve2: 1}).
+            type: raw
+          strict:
+            description: Whether the VMs run on no other nodes than O(ha.create.nodes).
+            type: bool
       rule:
         description: The HA rule that the VM joins (Proxmox VE 9 and later).
         type: str

@@ -226,8 +226,8 @@ class HARule:
     type is C(node-affinity), with nodes (name to priority), strict and positive, or C(resource-affinity), with
     positive. vmids are its members. A node-affinity rule that is not positive names the nodes to avoid. from_group
     tells that the cluster still stores it as a group (before Proxmox VE 9). unknown is what this version does not know
-    of the rule, as a noun: what such a rule demands is not known. no_failback are the members that the HA manager
-    leaves on a node that it prefers less, as far as that was read.
+    of the rule, as a noun: what such a rule demands is not known. planned tells that the run makes it. no_failback are
+    the members that the HA manager leaves on a node that it prefers less, as far as that was read.
     """
 
     name: str
@@ -239,6 +239,7 @@ class HARule:
     disabled: bool = False
     from_group: bool = False
     unknown: str = ""
+    planned: bool = False
     no_failback: frozenset[int] = frozenset()
 
     def wants(self, node: str) -> bool:
@@ -450,14 +451,31 @@ class Toleration:
 
 
 @dataclass(frozen=True, slots=True)
+class NewRule:
+    """An HA rule or group to make: as in HARule, with nodes as C(NAME) or C(NAME:PRIORITY)."""
+
+    type: str
+    positive: bool = True
+    nodes: tuple[str, ...] = ()
+    strict: bool = False
+
+    @property
+    def priorities(self) -> dict[str, int]:
+        """The priority of each node."""
+        parts = (node.partition(":") for node in self.nodes)
+        return {name: int(priority or 0) for name, _separator, priority in parts}
+
+
+@dataclass(frozen=True, slots=True)
 class HAIntent:
     """The HA rule (Proxmox VE 9 or later) or HA group (before) that the VM joins, and the state that the HA manager
-    keeps it in (None: the VM's own requested state).
+    keeps it in (None: the VM's own requested state). create is the rule or group to make if there is none.
     """
 
     rule: str | None = None
     group: str | None = None
     state: str | None = None
+    create: NewRule | None = None
 
     @property
     def joins(self) -> str | None:

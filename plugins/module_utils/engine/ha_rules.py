@@ -111,7 +111,7 @@ def refusal(rules: Iterable[HARule], name: str, vmid: int, node_count: int) -> s
     if rule.type == NODES:
         return _node_rule_refusal(others, vmid)
     touching = [other for other in others if other.type == NODES and other.vmids & rule.vmids]
-    if len(rule.vmids) < 2:
+    if len(rule.vmids) < 2 and not rule.planned:
         return "it would have one VM only, and is about two or more"
     if any(other.positive and len(set(other.nodes.values())) > 1 for other in touching):
         return "its VMs are in a node-affinity rule with several priorities, which excludes resource affinity"

@@ -68,6 +68,7 @@ class Lifecycle:
         self._tasks = tasks
         self._poller = tasks.poller
         self._quorum = Quorum(session, tasks.poller.clock)
+        self._waiting: dict[str, set[int]] = {}
 
     def writer(
         self,
@@ -207,7 +208,11 @@ class Lifecycle:
         """Add the VM as an HA resource, as ha.join_ha does, wherever the HA manager moves it meanwhile."""
         from .ha import join_ha
 
-        self._where_it_is(node, guest.vmid, lambda node: join_ha(self._session, self._poller, node, guest, intent))
+        self._where_it_is(
+            node,
+            guest.vmid,
+            lambda node: join_ha(self._session, self._poller, node, guest, intent, self._waiting),
+        )
 
     def delete(self, node: str, guest: GuestWriter) -> bool:
         """Stop the VM if it runs, delete it with its disks, and remove it from HA, backup and replication jobs.

@@ -175,6 +175,14 @@ class GuestWriter:
         if changes is not None:
             self._session.put(f"/cluster/ha/rules/{name}", changes)
 
+    def create_ha_rule(self, node: str, params: Mapping[str, t.Any]) -> None:
+        """Make an HA rule that has the guest as a member."""
+        self._send(node, lambda: self._session.post("/cluster/ha/rules", params))
+
+    def create_ha_group(self, node: str, params: Mapping[str, t.Any]) -> None:
+        """Make an HA group that the guest joins."""
+        self._send(node, lambda: self._session.post("/cluster/ha/groups", params))
+
     # --- the proof ---
 
     def _send(self, node: str, send: Callable[[], R]) -> R:

@@ -137,7 +137,10 @@ class Access:
             for parameter in request.options
             if (option := option_of(parameter)) is not None and option.since is not None
         }
-        if not newer:
+        made = request.ha if request.ha is not None and request.ha.create is not None else None
+        if made is not None and made.rule is not None:
+            newer["ha.rule"] = (9, 0)
+        if not newer and made is None:
             return
         try:
             release = str(self.reader.get("/version").get("release", ""))
@@ -150,6 +153,8 @@ class Access:
                     f"{name}: requires Proxmox VE {since[0]}.{since[1]} or later, but the cluster runs {release}",
                     option=name,
                 )
+        if made is not None and made.group is not None and numbers >= (9, 0):
+            raise InvalidRequest("ha.group: Proxmox VE 9 has rules instead of groups; set ha.rule", option="ha")
 
     def check_rights(self, options: Mapping[str, t.Any]) -> None:
         """Raise PermissionDenied if options of a VM, or parameters for it, need what Proxmox grants only to root, and

@@ -30,6 +30,10 @@ def foresee(
     """Yield the jobs that Proxmox VE would refuse as far as that can be foreseen, and why. Reads only if a VM is to be
     created or updated. The parameters are those of Foresight.
     """
+    if any(rule.planned for rule in snapshot.ha_rules):
+        from .new_ha_rules import refusals
+
+        yield from refusals(jobs, snapshot)
     if any(job.state is State.DECIDED or (job.plan and "update" in job.plan.actions) for job in jobs):
         foresight = Foresight(ReadOnce(reader), snapshot, may)
         for job in jobs:

@@ -207,6 +207,10 @@ class Placer:
         whole = self._access.complete(counted.snapshot, requests, self._subjects, devices)
         if any(job.entry.backup is not None for job in new):
             whole = replace(whole, volumes={**whole.volumes, **self._archives.volumes})
+        if any(job.entry.request.ha is not None and job.entry.request.ha.create is not None for job in jobs):
+            from .new_ha_rules import with_new_rules
+
+            whole = with_new_rules(whole, jobs)
         taken_over = {seen.matches[job].take_over for job in jobs}
         stand_ins = [guest for guest in counted.stand_ins if guest.vmid not in taken_over]
         shown = with_rules_of(self._asked, with_moves(whole, counted.under_way))

@@ -145,6 +145,8 @@ WRITES = {
     "move_to_pool": lambda guest: guest.move_to_pool("pve1", "web"),
     "add_to_ha": lambda guest: guest.add_to_ha("pve1", {}),
     "change_in_ha": lambda guest: guest.change_in_ha("pve1", {}),
+    "create_ha_rule": lambda guest: guest.create_ha_rule("pve1", {}),
+    "create_ha_group": lambda guest: guest.create_ha_group("pve1", {}),
     "change_ha_rule": lambda guest: guest.change_ha_rule("pve1", "rule", dict),
 }
 CONFIG = "GET /nodes/pve1/qemu/100/config"

@@ -49,7 +49,7 @@ def ha_drift(reader: Reader, entry: Entry, guest: Guest, switched_to: str | None
     intent = entry.request.ha
     if intent is None:
         return None
-    wanted = {key: value for key, value in asdict(intent).items() if value is not None}
+    wanted = {key: value for key, value in asdict(replace(intent, create=None)).items() if value is not None}
     try:
         # One that was just added is shown as such elsewhere only after the HA manager's next round.
         rows = reader.get("/cluster/ha/resources")
@@ -73,6 +73,8 @@ def _membership(reader: Reader, entry: Entry, guest: Guest, intent: HAIntent) ->
     if intent.joins is None:
         return True, None
     rules = read_ha_rules(reader)
+    if intent.create is not None and intent.joins not in {rule.name for rule in rules}:
+        return False, None
     try:
         joined = find_rule(rules, intent)
     except InvalidRequest as error:

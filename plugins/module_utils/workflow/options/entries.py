@@ -213,6 +213,7 @@ def build_entries(
         entries.append(replace(_on_clusters(where, entry, body, params), addresses=addresses))
     check_unique(entries, option)
     _check_groups(entries)
+    _check_new_rules(entries)
     return entries
 
 
@@ -396,6 +397,21 @@ def _check_groups(entries: list[Entry]) -> None:
             raise InvalidRequest(
                 f"group.min_available: {_least(entry)} and {_least(other)}, both in group {gang.name!r}; "
                 "expected the same for all VMs of a group"
+            )
+
+
+def _check_new_rules(entries: Iterable[Entry]) -> None:
+    """Refuse HA rules that VMs of a task would make in different ways."""
+    first: dict[str | None, Entry] = {}
+    for entry in entries:
+        intent = entry.request.ha
+        if intent is None or intent.create is None or entry.state == "absent":
+            continue
+        other = first.setdefault(intent.joins, entry)
+        if other.request.ha != replace(intent, state=other.request.ha.state if other.request.ha else None):
+            raise InvalidRequest(
+                f"ha.create: {entry.label} and {other.label} would make {intent.joins!r} in different ways; expected "
+                "the same for all VMs"
             )
 
 

@@ -11,6 +11,7 @@ import re
 import typing as t
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+from ...engine.ha_rules import NODES, RESOURCES
 from ...engine.patterns.names import checked_pattern, name_pattern
 from ...engine.standing_rules import StandingRule, StandingRules
 from ...engine.texts import hint, known
@@ -21,6 +22,7 @@ from ...model import (
     Expression,
     GangRef,
     HAIntent,
+    NewRule,
     Node,
     Selector,
     SpreadConstraint,
@@ -77,10 +79,17 @@ TOLERATION: Spec = {
     "value": {"type": "str"},
     "effect": {"type": "str", "choices": list(EFFECTS)},
 }
+NEW_RULE: Spec = {
+    "type": {"type": "str", "choices": [NODES, RESOURCES]},
+    "affinity": {"type": "str", "choices": ["positive", "negative"]},
+    "nodes": {"type": "raw"},
+    "strict": {"type": "bool"},
+}
 HA: Spec = {
     "rule": {"type": "str"},
     "group": {"type": "str"},
     "state": {"type": "str", "choices": list(HA_STATES)},
+    "create": {"type": "dict", "options": NEW_RULE},
 }
 GROUP: Spec = {"name": {"type": "str", "required": True}, "min_available": {"type": "int"}}
 
@@ -232,7 +241,46 @@ def _ha(body: Fields) -> HAIntent:
     if rule is not None and group is not None:
         raise InvalidRequest(f"{body.where}: has both rule {rule!r} and group {group!r}, expected one of them")
     state = body.choice("state", HA_STATES) if "state" in body else None
-    return HAIntent(rule, group, state)
+    create = None
+    if "create" in body:
+        name = rule or group or ""
+        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]+", name, re.ASCII):
+            expected = "a letter, then letters, digits, dashes and underscores"
+            raise invalid(body.path("rule" if group is None else "group"), name, expected)
+        create = _new_rule(Fields(body.path("create"), body.body["create"], NEW_RULE), of_group=group is not None)
+    return HAIntent(rule, group, state, create)
+
+
+def _new_rule(body: Fields, *, of_group: bool) -> NewRule:
+    """What C(ha.create) says. If it is empty, a rule that keeps VMs apart; with nodes, one that binds them to these."""
+    nodes = _prioritized(body)
+    kind = body.choice("type", (NODES, RESOURCES), NODES if nodes or of_group else RESOURCES)
+    about_nodes = kind == NODES
+    if about_nodes != bool(nodes):
+        expected = "is missing, expected nodes such as [pve1, pve2] or {pve1: 2, pve2: 1}"
+        raise InvalidRequest(f"{body.path('nodes')}: {expected if about_nodes else f'contradicts type {RESOURCES}'}")
+    affinity = body.choice("affinity", ("positive", "negative"), "positive" if about_nodes else "negative")
+    if of_group and (not about_nodes or affinity == "negative"):
+        raise InvalidRequest(f"{body.where}: an HA group is a set of nodes, expected nodes and strict only")
+    strict = body.flag("strict", False)
+    if strict and not about_nodes:
+        raise InvalidRequest(f"{body.path('strict')}: is for type {NODES} only")
+    return NewRule(kind, affinity == "positive", nodes, strict)
+
+
+def _prioritized(body: Fields) -> tuple[str, ...]:
+    """The nodes, as C(NAME) or C(NAME:PRIORITY)."""
+    given = body.body.get("nodes")
+    if given is None:
+        return ()
+    if isinstance(given, Mapping):
+        given = [str(name) if priority is None else f"{name}:{priority}" for name, priority in given.items()]
+    nodes = tuple(map(str, given.split(",") if isinstance(given, str) else given if isinstance(given, list) else ()))
+    for node in nodes or ("",):
+        if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?(?::\d{1,9})?", node, re.ASCII):
+            expected = "nodes such as [pve1, pve2], or with priorities {pve1: 2, pve2: 1}"
+            raise invalid(body.path("nodes"), given, expected)
+    return nodes
 
 
 def _priority(where: str, value: t.Any, classes: Mapping[str, int]) -> int:

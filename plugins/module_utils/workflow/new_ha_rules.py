@@ -1,0 +1,81 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""HA rules, or before Proxmox VE 9 HA groups, that a run makes with the VMs that join them.
+
+The scheduler treats them as if they existed. Proxmox VE refuses a rule between VMs that has one member only: the second
+VM that joins such a rule makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from ..engine.ha_rules import RESOURCES
+from ..engine.texts import known
+from ..errors import InvalidRequest
+from ..model import HAIntent, HARule, NewRule, Snapshot
+from .job import Job, State
+
+
+def with_new_rules(snapshot: Snapshot, jobs: Sequence[Job]) -> Snapshot:
+    """The snapshot with the rules that the run would make. Existing VMs of the run that will join one are members."""
+    made = {rule.name: rule for rule in snapshot.ha_rules}
+    for job in _joining(jobs):
+        intent, new = _intent(job)
+        rule = made.get(intent.joins or "")
+        if rule is None:
+            rule = _rule(job, intent, new, snapshot)
+        if rule.planned:
+            vmids = rule.vmids | ({job.guest.vmid} if job.guest is not None else set())
+            made[rule.name] = replace(rule, vmids=vmids)
+    return replace(snapshot, ha_rules=tuple(made.values()))
+
+
+def refusals(jobs: Sequence[Job], snapshot: Snapshot) -> Iterator[tuple[Job, InvalidRequest]]:
+    """The jobs whose VMs would wait in vain for a second one to make their rule with, each with the error."""
+    for rule in snapshot.ha_rules:
+        if not rule.planned or rule.type != RESOURCES:
+            continue
+        named = [job for job in _joining(jobs) if job.entry.request.ha and job.entry.request.ha.joins == rule.name]
+        members = [job for job in named if _will_join(job)]
+        if len(members) < 2:
+            others = ", ".join(job.label for job in named if job not in members)
+            why = f"; {others} would join it with update=true" if others else "; request another VM in the same task"
+            for job in members:
+                text = f"{job.label}: ha.create: rule {rule.name!r} is between VMs, and needs two that join it{why}"
+                yield job, InvalidRequest(text, option="ha")
+
+
+def _joining(jobs: Iterable[Job]) -> list[Job]:
+    """The jobs about VMs that make their rule if it does not exist."""
+    return [job for job in jobs if job.entry.state != "absent" and (ha := job.entry.request.ha) and ha.create]
+
+
+def _intent(job: Job) -> tuple[HAIntent, NewRule]:
+    intent = job.entry.request.ha
+    if intent is None or intent.create is None:
+        raise ValueError(f"{job.label} makes no rule")
+    return intent, intent.create
+
+
+def _will_join(job: Job) -> bool:
+    changes = job.plan is not None and {"update", "finish"} & set(job.plan.actions)
+    return job.error is None and (job.state is State.DECIDED or bool(changes))
+
+
+def _rule(job: Job, intent: HAIntent, new: NewRule, snapshot: Snapshot) -> HARule:
+    nodes = new.priorities
+    existing = {node.name for node in snapshot.nodes}
+    for name in sorted(nodes.keys() - existing):
+        raise InvalidRequest(f"{job.label}: ha.create.nodes: unknown node {name!r}, known: {known(existing, name)}")
+    return HARule(
+        name=intent.joins or "",
+        type=new.type,
+        nodes=nodes,
+        strict=new.strict,
+        positive=new.positive,
+        from_group=intent.rule is None,
+        planned=True,
+    )
