@@ -45,6 +45,13 @@ OWN: Mapping[str, str] = {**MARKS, "name": "name"}
 """The options that change an identity, and what of it."""
 
 _TEXTS = ("name", "node", "kind", "uuid", "vmgenid", "digest")
+SCHEMA: Mapping[str, t.Any] = {
+    "type": "object",
+    "properties": {**{name: {"type": "string"} for name in _TEXTS}, "ctime": {"type": "integer"}},
+    "required": ["node", "kind"],
+    "additionalProperties": False,
+}
+"""The JSON Schema of what from_json takes."""
 
 
 class Sameness(enum.Enum):

@@ -25,10 +25,21 @@ LARGEST = 64 * 1024**2
 SEAL = ("format", "version", "digest")
 """The keys that every document has."""
 
-Check = Callable[[str, t.Any], t.Any]
-"""Takes the name of the value for messages, and the value; returns it, converted if necessary, or raises
-InvalidRequest.
-"""
+Schema = Mapping[str, t.Any]
+"""A JSON Schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A check of a value. read takes the name of the value for messages, and the value; it returns the value, converted
+    if necessary, or raises InvalidRequest. schema says the same to other programs.
+    """
+
+    read: Callable[[str, t.Any], t.Any]
+    schema: Schema
+
+    def __call__(self, where: str, value: t.Any) -> t.Any:
+        return self.read(where, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +108,27 @@ def read_document(source: t.Any, option: str) -> t.Any:
         raise InvalidRequest(f"{option}: cannot read {shortened(quoted(option, source))}: it is not JSON") from error
 
 
+def document_schema(kind: str, keys: Mapping[str, Key]) -> dict[str, t.Any]:
+    """Return the JSON Schema of a document with these keys. It says nothing about what the values have in common."""
+    body = keys_schema(keys)
+    seal = {
+        "format": {"const": kind},
+        "version": {"const": VERSION},
+        "digest": {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"},
+    }
+    return {**body, "properties": {**seal, **body["properties"]}, "required": [*SEAL, *body["required"]]}
+
+
+def keys_schema(keys: Mapping[str, Key]) -> dict[str, t.Any]:
+    """Return the JSON Schema of a mapping that has exactly these keys."""
+    return {
+        "type": "object",
+        "properties": {name: dict(key.check.schema) for name, key in keys.items()},
+        "required": list(keys),
+        "additionalProperties": False,
+    }
+
+
 # --- what values may be -----------------------------------------------------------------------------------------------
 
 
@@ -105,32 +137,35 @@ def wrong(where: str, value: t.Any, expected: str) -> InvalidRequest:
     return InvalidRequest(f"{where}: {shortened(repr(value), 57)} is not possible, expected {expected}")
 
 
-def a_text(where: str, value: t.Any) -> str:
-    """Check a text."""
+def _text(where: str, value: t.Any) -> str:
     if not isinstance(value, str):
         raise wrong(where, value, "a text")
     return value
 
 
-def a_flag(where: str, value: t.Any) -> bool:
-    """Check a boolean."""
+def _flag(where: str, value: t.Any) -> bool:
     if not isinstance(value, bool):
         raise wrong(where, value, "true or false")
     return value
 
 
-def a_count(where: str, value: t.Any) -> int:
-    """Check a whole number that is not negative."""
+def _count(where: str, value: t.Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
         raise wrong(where, value, "a whole number that is not negative")
     return value
 
 
-def a_number(where: str, value: t.Any) -> float:
-    """Check a number that is not negative."""
+def _number(where: str, value: t.Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 2**63:
         raise wrong(where, value, "a number that is not negative")
     return value
+
+
+a_text = Check(_text, {"type": "string"})
+a_flag = Check(_flag, {"type": "boolean"})
+a_count = Check(_count, {"type": "integer", "minimum": 0})
+a_number = Check(_number, {"type": "number", "minimum": 0})
+anything = Check(lambda _where, value: value, {})
 
 
 def one_of(*choices: str) -> Check:
@@ -141,12 +176,15 @@ def one_of(*choices: str) -> Check:
             raise wrong(where, value, f"one of {', '.join(choices)}")
         return str(value)
 
-    return check
+    return Check(check, {"enum": list(choices)})
 
 
 def optional(check: Check) -> Check:
     """Return a check that also lets null pass."""
-    return lambda where, value: None if value is None else check(where, value)
+    return Check(
+        lambda where, value: None if value is None else check(where, value),
+        {"anyOf": [dict(check.schema), {"type": "null"}]},
+    )
 
 
 def list_of(check: Check) -> Check:
@@ -157,7 +195,7 @@ def list_of(check: Check) -> Check:
             raise wrong(where, value, "a list")
         return tuple(check(f"{where}[{index}]", item) for index, item in enumerate(value))
 
-    return checked
+    return Check(checked, {"type": "array", "items": dict(check.schema)})
 
 
 def map_of(check: Check, key: Callable[[str], t.Any] = str, keys: str = "texts") -> Check:
@@ -173,7 +211,7 @@ def map_of(check: Check, key: Callable[[str], t.Any] = str, keys: str = "texts")
         except ValueError as error:
             raise wrong(where, list(value), f"{keys} as keys") from error
 
-    return checked
+    return Check(checked, {"type": "object", "additionalProperties": dict(check.schema)})
 
 
 def record(kind: type, keys: Mapping[str, Key]) -> Check:
@@ -192,7 +230,7 @@ def record(kind: type, keys: Mapping[str, Key]) -> Check:
                 )
         return kind(**{key.attribute: key.check(f"{where}.{name}", value[name]) for name, key in keys.items()})
 
-    return checked
+    return Check(checked, keys_schema(keys))
 
 
 def written(keys: Mapping[str, Key]) -> Callable[[t.Any], dict[str, t.Any]]:

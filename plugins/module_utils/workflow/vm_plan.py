@@ -21,9 +21,11 @@ from ..proxmox.options.drift import ChangeSet
 from ..proxmox.options.table import vm_argument_spec
 from ..proxmox.outcomes import allocations
 from .documents import (
+    Check,
     Key,
     a_count,
     a_text,
+    anything,
     check_digest,
     each_written,
     list_of,
@@ -217,14 +219,13 @@ def _changes(found: Mapping[str, Mapping[str, t.Any]]) -> dict[str, Change]:
 # --- the schema -------------------------------------------------------------------------------------------------------
 
 
-def _anything(where: str, value: t.Any) -> t.Any:
-    return value
-
-
-def _vmid(where: str, value: t.Any) -> int:
+def _check_vmid(where: str, value: t.Any) -> int:
     if not VMID_MIN <= a_count(where, value) <= VMID_MAX:
         raise wrong(where, value, f"a VMID from {VMID_MIN} to {VMID_MAX}")
     return int(value)
+
+
+_vmid = Check(_check_vmid, {"type": "integer", "minimum": VMID_MIN, "maximum": VMID_MAX})
 
 
 def _parameter_of_addresses(name: str) -> str:
@@ -236,7 +237,7 @@ def _parameter_of_addresses(name: str) -> str:
 DEVICE = {name: Key(name, a_text) for name in ("claim", "option", "value")}
 IDENTITY = Key("identity", optional(an_identity), lambda known: None if known is None else as_json(known))
 TEMPLATE = {"vmid": Key("vmid", _vmid), "node": Key("node", a_text), "identity": IDENTITY}
-CHANGE = {name: Key(name, _anything) for name in ("old", "new")}
+CHANGE = {name: Key(name, anything) for name in ("old", "new")}
 
 VM = {
     "name": Key("name", a_text),
@@ -258,7 +259,7 @@ VM = {
     "archive": Key("archive", optional(a_text)),
     "changes": Key("changes", map_of(record(Change, CHANGE)), values_written(written(CHANGE))),
     "pending": Key("pending", map_of(record(Change, CHANGE)), values_written(written(CHANGE))),
-    "request": Key("request", optional(map_of(_anything))),
+    "request": Key("request", optional(map_of(anything))),
     "after": Key("after", list_of(a_count), list),
     "identity": IDENTITY,
 }

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from ...errors import InvalidRequest
 from ...model import Identity
 from ...plans import API, HA, LIVE, OFFLINE, RESTART, Load, Move, NodeCourse, Plan, Stuck
+from ...proxmox.identity import SCHEMA as IDENTITY_SCHEMA
 from ...proxmox.identity import as_json as identity_as_json
 from ...proxmox.identity import from_json as identity_from_json
 from ..documents import (
+    Check,
     Key,
     a_count,
     a_flag,
@@ -49,12 +51,14 @@ class PlanDocument:
     digest: str
 
 
-def an_identity(where: str, value: t.Any) -> Identity:
-    """Check an identity."""
+def _identity(where: str, value: t.Any) -> Identity:
     try:
         return identity_from_json(value)
     except ValueError as error:
         raise wrong(where, value, str(error).removeprefix("expected ")) from error
+
+
+an_identity = Check(_identity, IDENTITY_SCHEMA)
 
 
 # --- the schema -------------------------------------------------------------------------------------------------------

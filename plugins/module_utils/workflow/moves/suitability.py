@@ -55,9 +55,7 @@ class Suitability:
         nodes = (replace(node, processor=self._processors.get(node.name)) for node in snapshot.nodes)
         return replace(snapshot, nodes=tuple(nodes))
 
-    def refusal(
-        self, snapshot: Snapshot, guest: Guest, demands: Demands, move: Move, profile: Profile
-    ) -> str | None:
+    def refusal(self, snapshot: Snapshot, guest: Guest, demands: Demands, move: Move, profile: Profile) -> str | None:
         """Return why the target of a move cannot give a guest the CPU or the devices that it demands, if so."""
         if not _is_particular(demands):
             return None

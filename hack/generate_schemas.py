@@ -1,0 +1,230 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Write the JSON Schemas in docs/schemas from the code: of plans from the tables that check them, of results from the
+documentation of modules, and of lists of VMs from the argument specs.
+
+usage: .venv/bin/python hack/generate_schemas.py [--check]
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+SCHEMAS = CHECKOUT / "docs" / "schemas"
+sys.path.insert(0, str(CHECKOUT / ".venv" / "collections"))
+
+PLUGINS = "ansible_collections.qemu_scheduler.proxmox.plugins"
+DRAFT = "http://json-schema.org/draft-07/schema#"
+
+Schema = dict[str, Any]
+
+TEMPLATE: Schema = {"type": "string", "pattern": r"\{[{%]"}
+"""What may stand for another value in a file of variables."""
+
+PLAIN: Mapping[str, Schema] = {
+    "str": {"type": ["string", "number", "boolean"]},
+    "path": {"type": "string"},
+    "int": {"anyOf": [{"type": "integer"}, {"type": "string", "pattern": r"^\d+$"}]},
+    "float": {"type": "number"},
+    "bool": {"anyOf": [{"type": "boolean"}, {"enum": ["yes", "no", "on", "off"]}]},
+    "dict": {"type": "object"},
+    "raw": {},
+}
+RETURNED: Mapping[str, str] = {
+    "str": "string", "int": "integer", "float": "number", "bool": "boolean", "dict": "object", "list": "array",
+}  # fmt: skip
+
+
+# --- options ---
+
+
+def option_schema(spec: Mapping[str, Any], docs: Mapping[str, Any]) -> Schema:
+    """The schema of an option of a module or role."""
+    schema = _value(spec, docs)
+    kind = schema.get("type")
+    if kind in ("array", "object"):
+        # A template, and for lists a text with commas.
+        schema["type"] = [kind, "string"]
+    elif schema and spec.get("type") not in ("str", "path"):
+        schema = {"anyOf": [*(schema["anyOf"] if list(schema) == ["anyOf"] else [schema]), TEMPLATE]}
+    about = docs.get("description")
+    text = _plain(about if isinstance(about, str) else " ".join(about or ()))
+    return {**({"description": text} if text else {}), **schema}
+
+
+def _value(spec: Mapping[str, Any], docs: Mapping[str, Any]) -> Schema:
+    if spec.get("type") == "list":
+        item = {"type": spec.get("elements", "raw"), **{k: spec[k] for k in ("options", "choices") if k in spec}}
+        of_one = {key: each for key, each in docs.items() if key == "suboptions"}
+        return {"type": "array", "items": option_schema(item, of_one)}
+    if "choices" in spec:
+        return {"anyOf": [{"enum": list(spec["choices"])}, TEMPLATE]}
+    if "options" in spec:
+        return options_schema(spec["options"], docs.get("suboptions") or {})
+    return dict(PLAIN[spec.get("type", "str")])
+
+
+def options_schema(specs: Mapping[str, Mapping[str, Any]], docs: Mapping[str, Any]) -> Schema:
+    """The schema of a mapping of options, with their aliases."""
+    properties = {name: option_schema(spec, docs.get(name) or {}) for name, spec in sorted(specs.items())}
+    aliases = {alias: properties[name] for name, spec in specs.items() for alias in spec.get("aliases", ())}
+    required = sorted(name for name, spec in specs.items() if spec.get("required"))
+    return {
+        "type": "object",
+        "properties": {**properties, **aliases},
+        **({"required": required} if required else {}),
+        "additionalProperties": False,
+    }
+
+
+def vms() -> Schema:
+    """A file of variables with a list of VMs, for the roles provision and teardown and for the playbooks."""
+    common = importlib.import_module(f"{PLUGINS}.module_utils.workflow.options.common")
+    module = importlib.import_module(f"{PLUGINS}.modules.qemu_schedule")
+    docs = options_of("qemu_schedule")
+    entry = options_schema({**common.one_vm_argument_spec(), **common.count_argument_spec()}, docs)
+    options = options_schema({k: v for k, v in module.argument_spec().items() if k != "vms"}, docs)
+    role = yaml.safe_load((CHECKOUT / "roles/provision/meta/argument_specs.yml").read_text(encoding="utf-8"))
+    variables = {
+        name: option_schema(spec, spec)
+        for name, spec in role["argument_specs"]["main"]["options"].items()
+        if name.startswith("provision_")
+    }
+    return {
+        "title": "VMs for the playbooks and roles of qemu_scheduler.proxmox",
+        "type": "object",
+        "definitions": {"vm": entry},
+        "properties": {
+            "qemu_vms": {"type": ["array", "string"], "items": {"$ref": "#/definitions/vm"}},
+            "qemu_options": {**options, "type": ["object", "string"]},
+            **variables,
+        },
+        # A misspelt variable of the role. Files may have others.
+        "patternProperties": {rf"^provision_(?!({'|'.join(name[10:] for name in variables)})$)": False},
+        "required": ["qemu_vms"],
+    }
+
+
+def options_of(name: str) -> dict[str, Any]:
+    """The documented options of a module, those of its fragments included."""
+    documentation = yaml.safe_load(importlib.import_module(f"{PLUGINS}.modules.{name}").DOCUMENTATION)
+    found: dict[str, Any] = {}
+    for fragment in documentation.get("extends_documentation_fragment", ()):
+        file, part = [*fragment.split(".")[2:], "documentation"][:2]
+        text = getattr(importlib.import_module(f"{PLUGINS}.doc_fragments.{file}").ModuleDocFragment, part.upper())
+        found.update(yaml.safe_load(text).get("options") or {})
+    return {**found, **documentation["options"]}
+
+
+# --- results ---
+
+
+def returned_schema(docs: Mapping[str, Any]) -> Schema:
+    """The schema of returned values. Each may be null or missing, as the documentation says in words."""
+    return {
+        "type": "object",
+        "properties": {name: _returned(each) for name, each in docs.items()},
+        "additionalProperties": False,
+    }
+
+
+def _returned(docs: Mapping[str, Any]) -> Schema:
+    kind = RETURNED[docs["type"]]
+    about = docs["description"]
+    schema: Schema = {
+        "description": _plain(about if isinstance(about, str) else " ".join(about)),
+        "type": [kind, "null"],
+    }
+    nested = returned_schema(docs["contains"]) if "contains" in docs else None
+    if kind == "array":
+        schema["items"] = nested or {"type": RETURNED[docs["elements"]]}
+    elif nested is not None:
+        schema.update({key: nested[key] for key in ("properties", "additionalProperties")})
+    return schema
+
+
+def returns_of(name: str) -> dict[str, Any]:
+    """The documented result of a module."""
+    documented: dict[str, Any] = yaml.safe_load(importlib.import_module(f"{PLUGINS}.modules.{name}").RETURN)
+    return documented
+
+
+def decision() -> Schema:
+    """The decision about a VM in the result of qemu_schedule."""
+    docs = returns_of("qemu_schedule")["vms"]["contains"]["decision"]
+    return {"title": "decision of qemu_scheduler.proxmox.qemu_schedule", **_returned(docs)}
+
+
+def fleet() -> Schema:
+    """The result of fleet_info, without what Ansible adds."""
+    schema = returned_schema(returns_of("fleet_info"))
+    return {"title": "result of qemu_scheduler.proxmox.fleet_info", **schema, "additionalProperties": True}
+
+
+# --- plans ---
+
+
+def documents() -> dict[str, Schema]:
+    """The schemas of the documents that the modules write and read."""
+    found = {}
+    for name, module, keys in (
+        ("plan-of-moves", "moves.plan_document", "PLAN"),
+        ("plan-of-vms", "vm_plan", "PLAN"),
+        ("tour", "maintenance.tour_document", "TOUR"),
+    ):
+        code = importlib.import_module(f"{PLUGINS}.module_utils.workflow.{module}")
+        table = importlib.import_module(f"{PLUGINS}.module_utils.workflow.documents")
+        assumed = importlib.import_module(f"{PLUGINS}.module_utils.workflow.moves.plan_document").PREMISES
+        schema = table.document_schema(code.FORMAT, getattr(code, keys))
+        schema["properties"].setdefault("assumes", table.keys_schema(assumed))
+        schema["required"] = sorted({*schema["required"], "assumes"})
+        found[name] = {"title": code.FORMAT, **schema}
+    return found
+
+
+# --- files ---
+
+
+def _plain(text: str) -> str:
+    """A text without Ansible's markup."""
+    return re.sub(r"\b[A-Z]\(((?:[^()]|\([^()]*\))*)\)", r"\1", " ".join(text.split()))
+
+
+def schemas() -> dict[str, str]:
+    """The text of each file."""
+    made = {**documents(), "decision": decision(), "fleet": fleet(), "vms": vms()}
+    return {
+        f"{name}.json": json.dumps({"$schema": DRAFT, **schema}, indent=1, ensure_ascii=False) + "\n"
+        for name, schema in made.items()
+    }
+
+
+def main() -> int:
+    """Write the files, or with --check only list those that are out of date."""
+    check = sys.argv[1:] == ["--check"]
+    if sys.argv[1:] and not check:
+        print(f"usage: {sys.argv[0]} [--check]", file=sys.stderr)
+        return 2
+    stale = 0
+    for name, text in schemas().items():
+        path = SCHEMAS / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale += 1
+            print(f"{'out of date' if check else 'written'}: {path.relative_to(CHECKOUT)}")
+            if not check:
+                path.write_text(text, encoding="utf-8")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
