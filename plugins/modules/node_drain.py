@@ -59,8 +59,9 @@ options:
     version_added: 1.1.0
     suboptions:
       vmid:
-        description: The VMID of the guest.
-        type: int
+        description: The VMIDs of the guests.
+        type: list
+        elements: int
       name:
         description: A regular expression that matches the whole name.
         type: str

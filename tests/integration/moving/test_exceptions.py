@@ -146,6 +146,7 @@ def test_rolling_maintenance__reboots_beside_guests_that_may_stay(cluster: Simul
             "rolling_maintenance_nodes": ["pve1"],
             "rolling_maintenance_tasks": str(reboot),
             "rolling_maintenance_options": {"stays": [{"status": "stopped"}]},
+            "rolling_maintenance_homes": True,
         },
     }
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,7 +55,6 @@ def options(tmp_path: Path) -> dict[str, Any]:
         "rolling_maintenance_nodes": list(NODES),
         "rolling_maintenance_tasks": str(tmp_path / "tasks.yml"),
         "rolling_maintenance_wait": 2,
-        "rolling_maintenance_progress_file": str(tmp_path / "progress.json"),
     }
 
 
@@ -74,65 +72,143 @@ def maintained(tmp_path: Path) -> list[str]:
     return (tmp_path / "maintained").read_text(encoding="utf-8").split()
 
 
-def test_every_node__is_emptied_maintained_and_gets_its_guests_back(
+def test_tour__maintains_every_node_with_few_moves_and_leaves_nothing_behind(
+    cluster: SimulatedCluster, play: Play, options: dict[str, Any], tmp_path: Path
+) -> None:
+    run = play("rolling_maintenance", {**options, "rolling_maintenance_pages": str(tmp_path)})
+
+    assert run.code == 0, run.output
+    assert sorted(maintained(tmp_path)) == list(NODES)
+    moves = [r for r in cluster.requests() if r["method"] == "POST" and r["path"].endswith("/migrate")]
+    # Draining and returning node by node takes twelve.
+    assert len(moves) <= 9
+    assert all(guest["status"] == "running" for guest in cluster.state()["guests"].values())
+    assert (noout(cluster), cluster.state()["pools"]) == ((6, []), {})
+    assert "maintain pve1, pve2 and pve3" in run.output
+    assert (
+        f"node 3 of 3 ({maintained(tmp_path)[-1]}) is done; {len(moves)} guests moved so far; nothing is left"
+        in run.output
+    )
+    assert "<h1>Drain pve2</h1>" in (tmp_path / "pve2-drained.html").read_text(encoding="utf-8")
+
+
+def test_homes__are_where_the_guests_return_and_a_flag_of_an_administrator_stays(
     cluster: SimulatedCluster, play: Play, options: dict[str, Any], tmp_path: Path
 ) -> None:
     before = homes(cluster)
+    flag = {"qemu_scheduler.proxmox.ceph_flag": {"name": "noout"}}
+    assert play([{"hosts": "localhost", "gather_facts": False, "tasks": [flag]}]).code == 0
+    more = {
+        "rolling_maintenance_homes": True,
+        "rolling_maintenance_nodes": "pve2, pve1",
+        "rolling_maintenance_keep_order": True,
+        "rolling_maintenance_pages": str(tmp_path),
+    }
 
-    pages = {"rolling_maintenance_pages": str(tmp_path)}
-    run = play("rolling_maintenance", {**options, **pages, "rolling_maintenance_nodes": "pve1, pve2,pve3"})
+    run = play("rolling_maintenance", {**options, **more})
 
     assert run.code == 0, run.output
-    assert maintained(tmp_path) == list(NODES)
-    assert homes(cluster) == before, run.output
-    assert noout(cluster) == (6, [])
-    assert not (tmp_path / "progress.json").exists()
-    assert "<h1>Drain pve2</h1>" in (tmp_path / "pve2-drained.html").read_text(encoding="utf-8")
+    assert maintained(tmp_path) == ["pve2", "pve1"]
+    assert homes(cluster) == before
+    assert noout(cluster) == (1, ["noout"])
     assert "<h1>Bring guests back to pve2</h1>" in (tmp_path / "pve2-active.html").read_text(encoding="utf-8")
 
 
-def test_flag__that_an_administrator_has_set_stays(
-    cluster: SimulatedCluster, play: Play, options: dict[str, Any]
-) -> None:
-    flag = {"qemu_scheduler.proxmox.ceph_flag": {"name": "noout"}}
-    before = play([{"hosts": "localhost", "gather_facts": False, "tasks": [flag]}])
-    assert before.code == 0, before.output
-
-    run = play("rolling_maintenance", {**options, "rolling_maintenance_nodes": ["pve1"]})
-
-    assert run.code == 0, run.output
-    assert noout(cluster) == (1, ["noout"])
-
-
 def test_node_that_does_not_come_back__ends_the_run_and_the_next_one_goes_on_with_it(
-    cluster: SimulatedCluster,
-    play: Play,
-    options: dict[str, Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    cluster: SimulatedCluster, play: Play, options: dict[str, Any], tmp_path: Path
 ) -> None:
-    before = homes(cluster)
-    monkeypatch.setenv("PWD", str(tmp_path))
-    options["rolling_maintenance_progress_file"] = "progress.json"
-    cluster.set_node("pve2", dead_services=["pvestatd"])
+    tasks = yaml.safe_load((tmp_path / "tasks.yml").read_text(encoding="utf-8"))
+    # The tasks for pve2 break a service there, as a bad update does.
+    cluster.set_guest(101, config={"hostpci0": "0000:01:00.0"})
+    options["rolling_maintenance_guests"] = [{"immovable": True, "action": "shut_down"}]
+    options["rolling_maintenance_shutdown"] = {"force": True}
+    options["rolling_maintenance_keep_order"] = True
+    order = {"rolling_maintenance_accept": ["service:pvestatd"]}
+    broken = {
+        "name": "Break it",
+        "ansible.builtin.fail": {"msg": "no space"},
+        "when": "rolling_maintenance_node == 'pve2'",
+    }
+    (tmp_path / "tasks.yml").write_text(yaml.safe_dump([*tasks, broken]), encoding="utf-8")
 
     failed = play("rolling_maintenance", options)
 
     assert failed.code == 2
-    assert "pve2 stays drained: service pvestatd is dead" in failed.output
+    assert "pve2 stays drained: no space. Run again to go on with it" in failed.output
     assert maintained(tmp_path) == ["pve1", "pve2"]
     assert noout(cluster) == (4, [])
-    assert "pve2" not in homes(cluster).values()
-    assert json.loads((tmp_path / "progress.json").read_text(encoding="utf-8")) == ["pve1"]
+    state = cluster.state()
+    assert {vmid for vmid, guest in state["guests"].items() if guest["node"] == "pve2"} == {101}
+    assert state["guests"][101]["status"] == "stopped"
+    assert set(state["pools"]) == {"drained-node-pve2", "maintenance-tour"}
 
-    cluster.set_node("pve2", dead_services=[])
+    (tmp_path / "tasks.yml").write_text(yaml.safe_dump(tasks), encoding="utf-8")
     (tmp_path / "maintained").unlink()
-    run = play("rolling_maintenance", options)
+    run = play("rolling_maintenance", {**options, **order})
 
     assert run.code == 0, run.output
     assert maintained(tmp_path) == ["pve2", "pve3"]
-    assert homes(cluster) == before
-    assert not (tmp_path / "progress.json").exists()
+    state = cluster.state()
+    assert (state["pools"], state["ceph_flags"]) == ({}, [])
+    assert (state["guests"][101]["node"], state["guests"][101]["status"]) == ("pve2", "running")
+
+
+def test_what_a_killed_run_has_left__is_taken_back_with_state_active(
+    cluster: SimulatedCluster, play: Play, options: dict[str, Any], tmp_path: Path
+) -> None:
+    before = homes(cluster)
+    # Ansible runs nothing more on the play's host after UNREACHABLE, like after kill -9.
+    lost = {"name": "Reach it", "ansible.builtin.ping": {}, "delegate_to": "nowhere"}
+    host = {"ansible.builtin.add_host": {"name": "nowhere", "ansible_host": "192.0.2.1", "ansible_ssh_timeout": 1}}
+    (tmp_path / "tasks.yml").write_text(yaml.safe_dump([host, lost]), encoding="utf-8")
+    options |= {"rolling_maintenance_homes": True, "rolling_maintenance_nodes": ["pve1"]}
+
+    killed = play("rolling_maintenance", options)
+
+    assert killed.code == 4, killed.output
+    state = cluster.state()
+    assert (state["ceph_flags"], set(state["pools"])) == (["noout"], {"drained-node-pve1", "maintenance-tour"})
+
+    run = play("rolling_maintenance", {"rolling_maintenance_state": "active", "rolling_maintenance_homes": True})
+
+    assert run.code == 0, run.output
+    state = cluster.state()
+    assert (state["ceph_flags"], state["pools"], homes(cluster)) == ([], {}, before)
+
+
+def test_refusal__comes_before_the_first_move_with_all_reasons(
+    cluster: SimulatedCluster, play: Play, options: dict[str, Any], tmp_path: Path
+) -> None:
+    cluster.set_node("pve3", online=False)
+    cluster.set_node("pve2", dead_services=["pvestatd"])
+    cluster.set_guest(100, config={"hostpci0": "0000:01:00.0"})
+    cluster.advance(60)
+
+    run = play("rolling_maintenance", options)
+
+    assert run.code == 2
+    for text in ("pve1: without it, 1 of 3 votes are left", "pve2: service pvestatd is dead", "pve3: it is offline",
+                 "pve1: web-0 (100): it uses devices of its node: hostpci0"):  # fmt: skip
+        assert text in run.output, text
+    assert not (tmp_path / "maintained").exists()
+    assert [r for r in cluster.requests() if r["method"] != "GET"] == []
+
+
+def test_nodes_without_need__are_not_touched(
+    cluster: SimulatedCluster, play: Play, options: dict[str, Any], tmp_path: Path
+) -> None:
+    cluster.set_node("pve2", updates=["pve-manager"])
+    check = [{"name": "Look", "ansible.builtin.debug": {"msg": "look at {{ rolling_maintenance_node }}"}}]
+    (tmp_path / "check.yml").write_text(yaml.safe_dump(check), encoding="utf-8")
+    more = {"rolling_maintenance_only_if": ["updates"], "rolling_maintenance_check_tasks": str(tmp_path / "check.yml")}
+    del options["rolling_maintenance_nodes"]
+
+    run = play("rolling_maintenance", {**options, **more})
+
+    assert run.code == 0, run.output
+    assert maintained(tmp_path) == ["pve2"]
+    assert "pve1 is not maintained: it needs no maintenance" in run.output
+    assert "look at pve2" in run.output
 
 
 def test_n_plus_one__refuses_a_drain_that_would_leave_no_room_for_another_loss(
@@ -143,7 +219,7 @@ def test_n_plus_one__refuses_a_drain_that_would_leave_no_room_for_another_loss(
     run = play("rolling_maintenance", {**options, "rolling_maintenance_n_plus_one": True})
 
     assert run.code == 2
-    assert "GoalsNotReached" in run.output
+    assert "TourRefused" in run.output
     assert not (tmp_path / "maintained").exists()
 
 
@@ -151,10 +227,7 @@ def test_n_plus_one__refuses_a_drain_that_would_leave_no_room_for_another_loss(
     ("wrong", "told"),
     [
         ({"rolling_maintenance_tasks": "none.yml"}, "rolling_maintenance_tasks: there is no file none.yml"),
-        (
-            {"rolling_maintenance_progress_file": "/no/such/progress.json"},
-            "Destination directory /no/such does not exist",
-        ),
+        ({"rolling_maintenance_pages": "/no/such"}, "rolling_maintenance_pages: /no/such/node-drained.html cannot be"),
         ({"rolling_maintenance_nodes": ["pve1", "pve9"]}, "name[1]: 'pve9' is not a node of the cluster"),
     ],
 )
@@ -189,14 +262,22 @@ def test_play_for_several_hosts__is_refused_before_guests_move(
     assert [r for r in cluster.requests() if r["method"] != "GET"] == []
 
 
-def test_check_mode__shows_the_plans_and_changes_nothing(
+def test_check_mode__shows_the_tour_and_an_applied_one_is_held_to(
     cluster: SimulatedCluster, play: Play, options: dict[str, Any], tmp_path: Path
 ) -> None:
-    before = homes(cluster)
+    before, plan = homes(cluster), str(tmp_path / "tour.json")
 
-    run = play("rolling_maintenance", options, "--check")
+    run = play("rolling_maintenance", {**options, "rolling_maintenance_plan_file": plan}, "--check")
 
     assert run.code == 0, run.output
-    assert "drain pve3: 2 move(s)" in run.output
+    assert "maintain pve1, pve2 and pve3: 8 move(s)" in run.output or "move(s)" in run.output
     assert homes(cluster) == before
     assert not (tmp_path / "maintained").exists()
+    assert [r for r in cluster.requests() if r["method"] != "GET"] == []
+
+    cluster.add_guest(vmid=200, name="late", node="pve2", memory=512, status="running", disks={"scsi0": "shared:2"})
+    cluster.advance(30)
+    stale = play("rolling_maintenance", {**options, "rolling_maintenance_apply": plan})
+    assert stale.code == 2
+    assert "PlanStale" in stale.output
+    assert homes(cluster) == {**before, 200: "pve2"}

@@ -43,11 +43,6 @@ class TourRecord:
     settings: frozenset[str] = frozenset()
     off: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
 
-    @property
-    def is_open(self) -> bool:
-        """Whether something is left to end or to undo."""
-        return bool(self.begun or self.settings or self.off)
-
     def with_begun(self, node: str) -> TourRecord:
         return self if node in self.begun else replace(self, begun=(*self.begun, node))
 
@@ -55,13 +50,8 @@ class TourRecord:
         return replace(self, off={**self.off, node: {**self.off.get(node, {}), **guests}}) if guests else self
 
     def with_done(self, node: str, now: float) -> TourRecord:
-        ended = self.without(node)
-        return replace(ended, done={**self.done, node: int(now)})
-
-    def without(self, node: str) -> TourRecord:
-        """The record with nothing left to do on a node."""
         begun = tuple(name for name in self.begun if name != node)
-        return replace(self, begun=begun, off={name: guests for name, guests in self.off.items() if name != node})
+        return replace(self, begun=begun, done={**self.done, node: int(now)})
 
 
 def read_record(session: Session) -> TourRecord | None:

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from ...engine.texts import listed
 from ...errors import CollectionError, GoalsNotReached, Interrupted
+from ...proxmox.api.failures import UNREADABLE
 from ...proxmox.api.session import Session
 from ...proxmox.ceph import is_set, set_flag
 from ...proxmox.datacenter import balances_by_itself, let_balance
@@ -43,7 +44,7 @@ def carry_out(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[
             BEGUN: lambda: keeper.begin(node),
             PREPARED: lambda: keeper.prepare(node, frozenset(params["shut_down"]), frozenset(params["may_run"])),
             FINISHED: lambda: keeper.finish(node),
-            RELEASED: keeper.release,
+            RELEASED: lambda: keeper.release(params["name"]),
             ENDED: keeper.end,
         }
         before = keeper.record
@@ -126,9 +127,13 @@ class Keeper:
         self._unset({NOOUT})
         self._write(self.record.with_done(node, time.time()))
 
-    def release(self) -> None:
-        """Remove noout: the node did not come back, and Ceph must replace its copies on the others."""
+    def release(self, nodes: Iterable[str]) -> None:
+        """Remove noout: the node did not come back, and Ceph must replace its copies on the others. Start the guests of
+        these nodes again.
+        """
         self._unset({NOOUT})
+        for node in nodes:
+            self._start(node)
 
     def end(self) -> None:
         """Take back everything that is left, and remove the record."""
@@ -146,7 +151,14 @@ class Keeper:
         one that cannot be started is named in a warning and stays in the record.
         """
         marks = self.record.off.get(node, {})
-        there = [guest for guest in read_guests(self._session, node) if guest.vmid in marks] if marks else []
+        if not marks:
+            return
+        try:
+            there = [guest for guest in read_guests(self._session, node) if guest.vmid in marks]
+        except UNREADABLE as error:
+            told = listed([str(vmid) for vmid in sorted(marks)])
+            self.warnings.append(f"guests that were shut down on {node} do not start again ({told}): {error.message}")
+            return
         left: dict[int, str] = {}
         for guest in in_order(there, last_first=False):
             try:

@@ -17,7 +17,7 @@ from ..options.common import Spec
 RUNNING, PAUSED, STOPPED = "running", "paused", "stopped"
 
 STAYS: Spec = {
-    "vmid": {"type": "int"},
+    "vmid": {"type": "list", "elements": "int"},
     "name": {"type": "str"},
     "tags": {"type": "list", "elements": "str", "aliases": ["tag"]},
     "status": {"type": "str", "choices": [RUNNING, PAUSED, STOPPED]},
@@ -29,7 +29,7 @@ STAYS: Spec = {
 class Exemption:
     """Guests that stay: those for which everything holds that is given. name is a pattern."""
 
-    vmid: int | None = None
+    vmids: frozenset[int] = frozenset()
     name: str | None = None
     tags: frozenset[str] = frozenset()
     status: str | None = None
@@ -38,7 +38,7 @@ class Exemption:
     def covers(self, guest: Guest) -> bool:
         """Whether the guest may stay."""
         return (
-            self.vmid in (None, guest.vmid)
+            (not self.vmids or guest.vmid in self.vmids)
             and self.kind in (None, guest.kind)
             and self.status in (None, _status_of(guest))
             and self.tags <= {tag.lower() for tag in guest.tags}
@@ -61,7 +61,7 @@ def exemption_of(where: str, body: Mapping[str, t.Any]) -> Exemption:
     if "name" in given:
         checked_pattern(f"{where}.name", given["name"])
     tags = frozenset(str(tag).lower() for tag in given.get("tags", ()))
-    return Exemption(given.get("vmid"), given.get("name"), tags, given.get("status"), given.get("type"))
+    return Exemption(frozenset(given.get("vmid", ())), given.get("name"), tags, given.get("status"), given.get("type"))
 
 
 def _status_of(guest: Guest) -> str:

@@ -1,0 +1,76 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Filters that format the maintenance of several nodes as lines of plain text."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Callable, Mapping
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables import EMPTY, table, width_for, wrap
+
+GIB = 1024**3
+STEP = ("ID", "NODE", "MOVES", "GIB", "BACK", "VOTES", "NOT MOVED", "NOTES")
+
+
+def tour_table(result: Mapping[str, t.Any], width: int | None = None) -> list[str]:
+    """Return a sentence, a row per node, a line per node that is not maintained, and a line per reason of a refusal.
+
+    result is that of maintenance_tour, or a tour. Lines are at most width characters long if possible.
+    """
+    tour = result.get("tour", result) if isinstance(result, Mapping) else None
+    if not isinstance(tour, Mapping) or "steps" not in tour:
+        raise AnsibleFilterError("expected a tour, or the result of maintenance_tour")
+    names: Mapping[str, str] = result.get("names") or {}
+    width, refused = width_for(width), result.get("refused") or ()
+    moves = sum(len(_vmids(step[key])) for step in tour["steps"] for key in ("moves", "back"))
+    what = f"refused, for {len(refused)} reason(s)" if refused else f"{moves} move(s)"
+    lines = wrap(f"{tour['goal']}: {what}", width, "    ")
+    if tour["steps"]:
+        rows = [_row(number, step, names) for number, step in enumerate(tour["steps"], start=1)]
+        lines += table([STEP, *rows], width)
+    for name, why in sorted(tour["skipped"].items()):
+        lines += wrap(f"{name} is not maintained: {why}", width, "    ")
+    for name in tour["unfinished"]:
+        lines += wrap(f"{name} only becomes active again: an earlier run has begun its maintenance", width, "    ")
+    for each in refused:
+        where = f"{each['node']}: " if each["node"] else ""
+        lines += wrap(f"{where}{each['why']}; {each['cure']}", width, "    ")
+    return lines
+
+
+def _row(number: int, step: Mapping[str, t.Any], names: Mapping[str, str]) -> tuple[str, ...]:
+    sent = sum(move["memory"] + move["copied"] for move in step["moves"]) / GIB
+    kept = [f"{_label(vmid, names)} is shut down" for vmid in step["shut_down"]]
+    kept += [f"{_label(vmid, names)} stays" for vmid in step["stay"]]
+    notes = [*step["needs"], *([f"meanwhile, {step['stranded']}"] if step["stranded"] else [])]
+    votes = f"{step['votes']} (needs {step['votes_needed']})" if step["votes_needed"] else EMPTY
+    return (
+        str(number),
+        step["node"],
+        str(len(_vmids(step["moves"]))),
+        f"{sent:.1f}",
+        str(len(_vmids(step["back"]))) if step["back"] else EMPTY,
+        votes,
+        "; ".join(kept) or EMPTY,
+        "; ".join(notes) or EMPTY,
+    )
+
+
+def _vmids(moves: t.Iterable[Mapping[str, t.Any]]) -> list[int]:
+    """The guests of moves; one that moves twice is there twice."""
+    return [vmid for move in moves for vmid in (move["vmid"], *move["together"])]
+
+
+def _label(vmid: int, names: Mapping[str, str]) -> str:
+    return f"{names.get(str(vmid)) or 'guest'} ({vmid})"
+
+
+class FilterModule:
+    """The filters by their names."""
+
+    def filters(self) -> dict[str, Callable[..., t.Any]]:
+        return {"tour_table": tour_table}
