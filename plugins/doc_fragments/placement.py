@@ -250,7 +250,8 @@ options:
             type: str
             choices: [positive, negative]
           nodes:
-            description: The nodes, as a list, or as a mapping of their priorities, such as V({pve1: 2, pve2: 1}).
+            description:
+              - 'The nodes, as a list, or as a mapping of their priorities, such as V({pve1: 2, pve2: 1}).'
             type: raw
           strict:
             description: Whether the VMs run on no other nodes than O(ha.create.nodes).
