@@ -28,6 +28,14 @@ options:
       - Whether the cluster must still be able to run all guests after any single node fails.
     type: bool
     default: false
+  advice:
+    description:
+      - Whether to return advice from the statistics that Proxmox VE keeps of the last week, RV(right_sizes) and
+        RV(full_in_days). Makes one request for each node and each running VM. Requires C(Sys.Audit) on the nodes and
+        C(VM.Audit) on the VMs. Says nothing of those that cannot be read, or of which less than half a week is known.
+    type: bool
+    default: false
+    version_added: 1.1.0
 seealso:
   - module: qemu_scheduler.proxmox.qemu_schedule
   - module: qemu_scheduler.proxmox.cluster_snapshot_info
@@ -58,6 +66,11 @@ EXAMPLES = r"""
 - name: Print the result
   ansible.builtin.debug:
     msg: "{{ capacity.total }} more, then {{ capacity.limited_by }} runs out"
+
+- name: Find VMs with the wrong size, and nodes that will be full
+  qemu_scheduler.proxmox.capacity_info:
+    memory: 4096
+    advice: true
 
 - name: Count pairs of an application and its database that fit with N+1
   qemu_scheduler.proxmox.capacity_info:
@@ -102,6 +115,27 @@ nodes:
   type: list
   elements: dict
   sample: [{node: pve1, fit: 12, limited_by: memory, reason: would exceed the memory overcommit ratio 1.0}]
+right_sizes:
+  description:
+    - Running VMs that have much more CPU or memory than they use, or too little. C(used) is exceeded during 5 % of the
+      time. C(options) are those of M(qemu_scheduler.proxmox.qemu_schedule) that would give the VM the suggested size,
+      together with O(qemu_scheduler.proxmox.qemu_schedule#module:update). CPU is in vCPUs, memory in MiB.
+    - Memory counts as the host sees it, with the cache of the VM. A VM whose tasks wait for memory has too little.
+  returned: success, with O(advice)
+  type: list
+  elements: dict
+  sample: [{vmid: 101, name: web-1, node: pve1, resource: cpu, configured: 8, used: 1.2, suggested: 2,
+    why: used 1.2 of 8 vCPU(s) (p95), options: {vmid: 101, cores: 2, sockets: 1}}]
+  version_added: 1.1.0
+full_in_days:
+  description:
+    - Nodes whose use grows so that 95 % of their CPU or memory will be used within half a year, the soonest first.
+      C(used) is the fraction used now, C(daily) what a day adds, by a line through the days of the last week.
+  returned: success, with O(advice)
+  type: list
+  elements: dict
+  sample: [{node: pve1, resource: memory, used: 0.81, daily: 0.012, days: 12}]
+  version_added: 1.1.0
 error_code:
   description: Stable code of the error.
   returned: on failure
@@ -131,6 +165,7 @@ def argument_spec() -> Spec:
         **run_argument_spec(),
         **vms_argument_spec("shapes"),
         "n_plus_one": {"type": "bool", "default": False},
+        "advice": {"type": "bool", "default": False},
     }
 
 

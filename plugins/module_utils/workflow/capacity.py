@@ -14,6 +14,7 @@ from ..engine.capacity import MOST, CapacityReport, how_many
 from ..engine.profiles import Profile
 from ..errors import InvalidRequest
 from .access import Access, subjects_of
+from .advice import advice
 from .counting import Counted, cluster_state, count_reservations, with_moves
 from .options.devices import device_attributes, device_needs
 from .options.entries import Entry, build_entries
@@ -92,10 +93,13 @@ def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[s
     access = Access.open(params, facts_of(params.get("nodes")))
     try:
         reservations = access.ledger.reservations(access.identity())
-        report = shapes.fit(access, count_reservations(access.read(), reservations, is_another=access.is_another))
+        counted = count_reservations(access.read(), reservations, is_another=access.is_another)
+        report = shapes.fit(access, counted)
+        advised = advice(access.reader, counted.snapshot) if params.get("advice") else {}
     finally:
         access.close()
-    return _result(report, [entry.request.name for entry in shapes.entries], n_plus_one=params["n_plus_one"])
+    names = [entry.request.name for entry in shapes.entries]
+    return {**_result(report, names, n_plus_one=params["n_plus_one"]), **advised}
 
 
 COUNTED_BY_N_PLUS_ONE = "CPU, memory and strict HA rules about nodes, not for other rules, local disks and devices"

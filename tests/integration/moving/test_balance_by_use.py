@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from simulated_cluster.client import SimulatedCluster
-from support.controller import Controller
+from support.controller import Controller, ModuleServer
 from support.versions import both_versions
 
 from .conftest import container, on, writes
@@ -20,12 +21,11 @@ BUSY = {"cpu": [0.95], "memory": [0.5]}
 BY_USE = {"goals": ["balance"], "balance": {"by": "used"}}
 
 
-@pytest.fixture
-def cluster(version: str) -> Any:
+def description() -> dict[str, Any]:
     """pve1 has two busy guests of 4 cores and two idle ones; pve2 and pve3 have one idle guest each."""
     guests = [(101, "pve1", BUSY), (102, "pve1", BUSY), (103, "pve1", IDLE), (104, "pve1", IDLE),
               (201, "pve2", IDLE), (301, "pve3", IDLE)]  # fmt: skip
-    description = {
+    return {
         "nodes": [
             {"name": name, "cores": 8, "memory": 65536, "load": {"cpu": [0.02], "memory": [0.1]}}
             for name in ("pve1", "pve2", "pve3")
@@ -45,7 +45,11 @@ def cluster(version: str) -> Any:
             for vmid, node, load in guests
         ],
     }
-    with SimulatedCluster.start(description, version=version, time_scale=0.02) as running:
+
+
+@pytest.fixture
+def cluster(version: str) -> Iterator[SimulatedCluster]:
+    with SimulatedCluster.start(description(), version=version, time_scale=0.02) as running:
         yield running
 
 
@@ -163,6 +167,40 @@ def test_pressure__moves_the_guest_that_causes_it(cluster: SimulatedCluster, con
     (move,) = result["moves"]
     assert move["vmid"] in (101, 102)
     assert move["why"].startswith("pve1 had 60% cpu pressure (p95 of 24 h)")
+
+
+@both_versions
+def test_advice__has_sizes_and_the_options_that_would_apply_them(
+    cluster: SimulatedCluster, controller: Controller, version: str
+) -> None:
+    cluster.set_guest(101, load={"cpu": [0.05], "memory": [0.1], "over": 604_800})
+    cluster.set_node("pve3", load={"memory": [0.5 + 0.01 * day for day in range(7)], "over": 604_800})
+
+    result = controller.run("capacity_info", memory=1024, advice=True)
+
+    (size,) = (each for each in result["right_sizes"] if (each["vmid"], each["resource"]) == (101, "cpu"))
+    assert (size["configured"], size["suggested"]) == (4, 1)
+    assert size["options"] == {"vmid": 101, "cores": 1, "sockets": 1}
+    assert [(each["node"], each["resource"]) for each in result["full_in_days"]] == [("pve3", "memory")]
+    assert 25 <= result["full_in_days"][0]["days"] <= 35
+
+    changed = controller.run("qemu_schedule", name="vm101", update=True, check=True, **size["options"])
+    assert changed["vms"][0]["actions"] == ["update"], changed
+    cluster.reset_requests()
+    assert "right_sizes" not in controller.run("capacity_info", memory=1024)
+    assert not [r for r in cluster.requests() if r["path"].endswith("/rrddata")]
+
+
+def test_guests_that_the_ha_manager_balances__are_left_to_it(
+    modules: ModuleServer, tmp_path: Path, version: str
+) -> None:
+    crs = {"ha": "dynamic", "ha-auto-rebalance": 1}
+    ha = {"resources": [{"sid": "vm:101"}, {"sid": "vm:102"}]}
+    with SimulatedCluster.start({**description(), "options": {"crs": crs}, "ha": ha}, time_scale=0.02) as cluster:
+        result = balance(Controller(modules, tmp_path, cluster.environment()))
+
+        assert result["moves"] == []
+        assert on(cluster, "pve1") == {101, 102, 103, 104}
 
 
 def test_metrics_of_the_site__are_used_instead_of_statistics(cluster: SimulatedCluster, controller: Controller) -> None:

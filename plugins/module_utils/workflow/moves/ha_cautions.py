@@ -7,8 +7,10 @@ unknown.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...engine.texts import listed
-from ...model import Snapshot
+from ...model import Guest, Snapshot
 from ...plans import Goals
 from ...proxmox.api.reader import Reader
 from ...proxmox.inventory.ha import read_crs
@@ -46,3 +48,9 @@ def ha_cautions(reader: Reader, snapshot: Snapshot, goals: Goals) -> tuple[str, 
             "that it manages to it, or switch that off"
         )
     return tuple(texts)
+
+
+def balanced_by_ha(reader: Reader, guests: Iterable[Guest]) -> frozenset[int]:
+    """Return the guests that the HA manager balances by itself. One request if it manages any."""
+    managed = frozenset(guest.vmid for guest in guests if guest.ha_managed)
+    return managed if managed and read_crs(reader).auto_rebalance else frozenset()

@@ -20,6 +20,7 @@ from ...proxmox.moves.mobility_ha import Surroundings
 from ...proxmox.moves.mobility_rules import presumed, stuck
 from ...proxmox.moves.recent import recently_moved
 from ..access import Access
+from .ha_cautions import balanced_by_ha
 from .metering import Metering
 from .options import MoveOptions
 from .proof import proved
@@ -84,7 +85,8 @@ class Planning:
         """
         state, goals = sight.state, sight.goals
         if goals.balance is not None and goals.balance.by != ALLOCATED:
-            goals = replace(goals, usage=self._metering.usage(state, goals.balance))
+            usage = self._metering.usage(state, goals.balance)
+            goals = replace(goals, usage=usage, resting=goals.resting | balanced_by_ha(self._access.reader, state))
         busy = {vmid: stuck(why, "wait until that has ended") for vmid, why in sight.busy.items()}
         busy |= dict.fromkeys(goals.stays, STAYS)
         concerned = {guest.vmid for guest in state if guest.node in goals.drain} | goals.undo.keys()
@@ -100,8 +102,9 @@ class Planning:
             if plan.moves and not rested and self._needs_rest(goals):
                 # Read only now: a cluster that has reached its goals costs no request.
                 rested, cooldown = True, self._options.cooldown
-                goals = replace(goals, resting=recently_moved(self._access.reader, state.snapshot, cooldown))
-                plan = self._made(state, goals, mobility, bounds) if goals.resting else plan
+                recent = recently_moved(self._access.reader, state.snapshot, cooldown)
+                goals = replace(goals, resting=goals.resting | recent)
+                plan = self._made(state, goals, mobility, bounds) if recent else plan
             unread = {vmid for move in plan.moves for vmid in move.vmids} - known.keys()
             if not unread:
                 break
