@@ -19,6 +19,17 @@ options:
     type: str
     choices: [skip, restart]
     default: skip
+  vms_not_live:
+    description:
+      - Whether running VMs are moved that cannot move live, because of the CPU that they see, mapped devices or
+        snapshots on local storages, for example.
+      - With V(restart), such a VM is shut down, moved and started again. It gets 300 seconds to shut down, and stays
+        where it is if it does not. If its move fails, it is started on its present node. Nodes to which it can move
+        live come first. A task that is killed while it moves such a VM leaves it off.
+      - VMs that the HA manager manages are not moved this way. With V(skip), they stay and are reported as stuck.
+    type: str
+    choices: [skip, restart]
+    default: skip
   offline:
     description:
       - Whether guests that are stopped are moved. With V(false), they are reported as stuck.

@@ -100,6 +100,7 @@ class Mobility:
 
     Attributes:
         how: C(live), C(offline) or C(restart).
+        restart_to: the nodes to which it cannot move live, but by being restarted.
         via: C(api) or C(ha).
         disks: the volumes that have to be copied.
         stuck: why it cannot be moved at all, and the remedy; both empty if it can.
@@ -121,10 +122,15 @@ class Mobility:
     cure: str = ""
     together: frozenset[int] = frozenset()
     cost: int = 0
+    restart_to: frozenset[str] = frozenset()
     replicated_to: frozenset[str] = frozenset()
     map_storages: bool = True
     demands: Demands = NO_DEMANDS
     identity: Identity | None = None
+
+    def how_to(self, node: str) -> str:
+        """Return how it moves to a node."""
+        return RESTART if node in self.restart_to else self.how
 
 
 @dataclass(frozen=True, slots=True)

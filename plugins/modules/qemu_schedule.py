@@ -65,6 +65,13 @@ options:
         type: str
         choices: [skip, restart]
         default: skip
+      vms_not_live:
+        description:
+          - Whether running VMs are moved that cannot move live. With V(restart), such a VM is shut down, moved and
+            started again.
+        type: str
+        choices: [skip, restart]
+        default: skip
       offline:
         description: Whether guests that are stopped are moved.
         type: bool

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -170,6 +171,101 @@ def test_drain__keeps_a_vm_whose_device_is_free_nowhere(start: Start) -> None:
         assert "device claim 'hostpci0 (gpu)'" in result["stuck"][0]["why"]
         assert result["stuck"][0]["cure"] == "free a device of that kind on another node"
         assert on(cluster, "pve1") == {101}
+
+
+# --- VMs that are restarted because they cannot move live ---
+
+HOST = {"config": {"cpu": "host"}}
+RESTART = {"name": ["pve1"], "vms_not_live": "restart"}
+
+
+def steps(cluster: SimulatedCluster, vmid: int) -> list[str]:
+    """What was sent about a guest, by node."""
+    sent = [call.partition("/nodes/")[2] for call in writes(cluster) if f"/qemu/{vmid}/" in call]
+    return [f"{call.split('/')[0]} {call.rpartition('/')[2]}" for call in sent]
+
+
+@pytest.mark.parametrize("version", ["9.2", "8.4"])
+def test_drain__restarts_a_vm_that_can_move_live_nowhere_where_the_task_permits_it(start: Start, version: str) -> None:
+    with start(vm(101, **HOST), vm(102), cpus=(AMD, INTEL, INTEL), version=version) as (cluster, controller):
+        result = controller.run("node_drain", **RESTART)
+        assert not result.get("failed"), result
+        assert {move["vmid"]: move["how"] for move in result["moves"]} == {101: "restart", 102: "live"}
+        assert not on(cluster, "pve1")
+        assert is_running(cluster, 101)
+        assert steps(cluster, 101) == ["pve1 shutdown", "pve1 migrate", f"{result['moves'][0]['to']} start"]
+        assert steps(cluster, 102) == ["pve1 migrate"]
+
+
+def test_drain__moves_a_vm_live_where_that_is_possible_although_others_have_more_room(start: Start) -> None:
+    with start(vm(101, **HOST), cpus=(AMD, INTEL, AMD)) as (cluster, controller):
+        result = controller.run("node_drain", **RESTART)
+        assert [(move["to"], move["how"]) for move in result["moves"]] == [("pve3", "live")]
+        assert steps(cluster, 101) == ["pve1 migrate"]
+
+
+def test_drain__restarts_a_vm_where_the_nodes_to_which_it_can_move_live_have_no_room(start: Start) -> None:
+    full = vm(301, "pve3", memory=9 * 1024)
+    with start(vm(101, **HOST), full, cpus=(AMD, INTEL, AMD)) as (cluster, controller):
+        result = controller.run("node_drain", **RESTART)
+        assert [(move["to"], move["how"]) for move in result["moves"]] == [("pve2", "restart")]
+        assert is_running(cluster, 101)
+
+
+def test_drain__restarts_a_vm_with_a_device_that_cannot_move_live(start: Start) -> None:
+    with_gpu = {"config": {"hostpci0": "mapping=gpu"}}
+    pci = {name: {"pci": [GPU]} for name in NODES}
+    guests = [vm(101, **with_gpu), vm(102, "pve2", **with_gpu, memory=1024)]
+    with start(*guests, mappings={"pci": [MAPPING]}, **pci) as (cluster, controller):
+        result = controller.run("node_drain", **RESTART)
+        assert not result.get("failed"), result
+        assert 101 in on(cluster, "pve3")
+        assert is_running(cluster, 101)
+
+
+@pytest.mark.parametrize(
+    ("fault", "locked"),
+    [({"status": 500, "message": "not today"}, False), ({"task_error": "migration aborted"}, True)],
+    ids=["refused", "left locked"],
+)
+def test_drain__starts_a_vm_again_where_it_was_if_its_move_fails(
+    start: Start, fault: dict[str, Any], locked: bool
+) -> None:
+    with start(vm(101, **HOST), cpus=(AMD, INTEL, INTEL)) as (cluster, controller):
+        cluster.fault(method="POST", path="/101/migrate$", **fault)
+        result = controller.run("node_drain", **RESTART, on_failure="stop")
+        assert result["error_code"] == "MoveFailed"
+        assert on(cluster, "pve1") == {101}
+        assert is_running(cluster, 101) is not locked
+        assert ("could not be started again: task qmstart" in result["msg"]) is locked
+
+
+def test_drain__leaves_a_vm_running_that_does_not_shut_down(start: Start) -> None:
+    with start(vm(101, **HOST, acpi=False), cpus=(AMD, INTEL, INTEL)) as (cluster, controller):
+        result = controller.run("node_drain", **RESTART, on_failure="stop")
+        assert "it was not shut down" in result["msg"], result
+        assert on(cluster, "pve1") == {101}
+        assert is_running(cluster, 101)
+        assert steps(cluster, 101) == ["pve1 shutdown"]
+
+
+def test_drain__leaves_a_vm_off_in_no_interrupted_run(start: Start) -> None:
+    with start(vm(101, **HOST), cpus=(AMD, INTEL, INTEL)) as (cluster, controller):
+        cluster.fault(method="POST", path="/101/migrate$", task_seconds=100)
+        running = controller.start("node_drain", **RESTART)
+        until(lambda: "pve1 migrate" in steps(cluster, 101))
+        running.interrupt(signal.SIGINT)
+        assert running.result()["error_code"] == "Interrupted"
+        assert not on(cluster, "pve1")
+        assert is_running(cluster, 101)
+
+
+def test_drain__restarts_no_vm_that_the_ha_manager_manages(start: Start) -> None:
+    ha = {"resources": [{"sid": "vm:101", "state": "started"}]}
+    with start(vm(101, **HOST), cpus=(AMD, INTEL, INTEL), ha=ha) as (cluster, controller):
+        result = controller.run("node_drain", **RESTART)
+        assert result["stuck"][0]["cure"].startswith("shut it down")
+        assert is_running(cluster, 101)
 
 
 # --- right before the request ---

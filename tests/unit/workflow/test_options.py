@@ -33,8 +33,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.op
 
 ENTRY = one_vm_argument_spec()
 MOVING = {
-    "offline": "never", "containers": "stay", "local_disks": True, "tag_rules": True, "timeout": 60,
-    "on_failure": "stop", "search_time": 1.0,
+    "offline": "never", "containers": "stay", "vms_not_live": "skip", "local_disks": True, "tag_rules": True,
+    "timeout": 60, "on_failure": "stop", "search_time": 1.0,
 }  # fmt: skip
 SPEC = vms_argument_spec()
 TOP = {**yaml.safe_load(Identity.DOCUMENTATION)["options"], **yaml.safe_load(Placement.DOCUMENTATION)["options"]}

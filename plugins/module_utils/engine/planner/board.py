@@ -92,7 +92,7 @@ class Board:
             homes=homes,
             free=homes <= self.reach.closed,
             not_to={name: why for part in parts for name, why in part.mobility.not_to.items()},
-            prefers=frozenset().union(*(part.mobility.replicated_to for part in parts)),
+            prefers=self._preferred_by(parts),
         )
         places = [(hosts[p.guest.node], p) for p in parts if p.guest is not None and p.guest.node in hosts]
         self.at[item.index] = _positions(places)
@@ -100,6 +100,14 @@ class Board:
             self.on[node][item.index] = item
         self._shown[item.index] = min(homes, default=NOWHERE)
         return item
+
+    def _preferred_by(self, parts: Sequence[Part]) -> frozenset[str]:
+        """Return the nodes that have the disks of guests already, and if there are none, all; except for those to which
+        they move only by being restarted.
+        """
+        replicated = frozenset[str]().union(*(part.mobility.replicated_to for part in parts))
+        restarted = frozenset[str]().union(*(part.mobility.restart_to for part in parts))
+        return (replicated or frozenset(info.name for info in self.nodes)) - restarted if restarted else replicated
 
     def add_new(self, parts: Sequence[Part]) -> Item:
         """Add new VMs that must share a node as one item."""

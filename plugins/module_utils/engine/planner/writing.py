@@ -112,7 +112,7 @@ def _move(board: Board, leg: Leg, ids: Mapping[int, int]) -> Move:
         raise ValueError("a move has a guest")
     others = tuple(sorted(part.vmid for part in leg.parts if part is not lead))
     copied = sum(part.sent_to(target) for part in leg.parts)
-    memory = sum(part.memory for part in leg.parts if part.mobility.how == LIVE)
+    memory = sum(part.memory for part in leg.parts if part.mobility.how_to(target) == LIVE)
     source = next((each.node for each in leg.sources if each.node != leg.target), leg.target)
     return Move(
         id=ids[leg.number],
@@ -123,7 +123,7 @@ def _move(board: Board, leg: Leg, ids: Mapping[int, int]) -> Move:
         why=leg.why,
         kind=guest.kind,
         after=tuple(sorted(ids[number] for number in leg.after)),
-        how=mobility.how,
+        how=mobility.how_to(target),
         via=HA if others else mobility.via,
         cores=round(leg.cores, 6),
         memory=leg.memory,

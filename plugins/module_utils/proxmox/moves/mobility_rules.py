@@ -34,7 +34,8 @@ _NOT_WHILE_RUNNING: Mapping[str, str] = {
 }
 """What Proxmox names among the devices of a node while a VM runs, each with its description."""
 
-OF_LESSER_PROCESSORS = "shut it down, and it can be moved; or give it a CPU type that all nodes can run"
+MOVE_OFF = "shut it down, and it can be moved, or permit that (vms_not_live: restart)"
+OF_LESSER_PROCESSORS = f"{MOVE_OFF}; or give it a CPU type that all nodes can run"
 
 Refusals = Iterable[tuple[str, str]]
 
@@ -46,12 +47,14 @@ class Permitted:
     Attributes:
         offline: whether guests that are off may be moved.
         restart: whether running containers may be stopped, moved and started again.
+        restart_vms: whether running VMs that cannot move live may.
         local_disks: whether local disks may be copied.
         tag_rules: whether a tag can prevent moves of a guest.
     """
 
     offline: bool = True
     restart: bool = False
+    restart_vms: bool = False
     local_disks: bool = True
     tag_rules: bool = True
 
@@ -74,6 +77,27 @@ def vm_mobility(
     check is the answer of C(GET .../migrate); linked are the VM's volumes from which others are cloned.
     """
     running = bool(check.get("running"))
+    found = _vm_mobility(guest, check, config, around, permitted, linked, running)
+    if not (running and permitted.restart_vms and via_of(guest) == API):
+        return found
+    off = _vm_mobility(guest, check, config, around, replace(permitted, offline=True), linked, running=False)
+    if off.stuck[0]:
+        return found
+    if found.stuck[0]:
+        return replace(off, how=RESTART)
+    return replace(found, not_to=off.not_to, restart_to=frozenset(found.not_to.keys() - off.not_to.keys()))
+
+
+def _vm_mobility(
+    guest: Guest,
+    check: Mapping[str, t.Any],
+    config: Mapping[str, t.Any],
+    around: Surroundings,
+    permitted: Permitted,
+    linked: frozenset[str],
+    running: bool,
+) -> Mobility:
+    """Return how a VM can be moved that runs, or if it did not run."""
     via = via_of(guest)
     disks = tuple(_local_disks(check, config))
     why = (
@@ -209,11 +233,11 @@ def _devices(check: Mapping[str, t.Any], running: bool) -> Cause | None:
     if local:
         return f"it uses devices of its node: {listed(local)}", f"remove {listed(local)}, or use mapped devices"
     if named:
-        return f"it runs with {_NOT_WHILE_RUNNING[named[0]]}", "shut it down, and it can be moved"
+        return f"it runs with {_NOT_WHILE_RUNNING[named[0]]}", MOVE_OFF
     fixed = sorted(key for key, mapping in info.items() if not mapping.get("live-migration"))
     if running and fixed:
         what = listed(fixed)
-        return f"it runs with mapped devices that cannot move live: {what}", "shut it down, and it can be moved"
+        return f"it runs with mapped devices that cannot move live: {what}", MOVE_OFF
     return None
 
 

@@ -23,6 +23,7 @@ from ..tasks import BUSY_PAUSE, MIGRATIONS, SENDINGS, TaskFollower, Upid, latest
 from ..writes import GuestWriter
 from .ha_moves import HAMoves
 from .mobility_rules import storage_of
+from .restarts import move_off
 
 _LOCK_HELD = re.compile(r"can't lock file '[^']*' - got timeout")
 
@@ -82,6 +83,12 @@ class Mover:
             AnswerLost: it is unknown whether the migration was begun.
         """
         params = self._prepared(move, demanding)
+        if move.how == RESTART and move.kind == "qemu":
+
+            def migrate(still: Move) -> tuple[str, ...]:
+                return self.move(still, fence=fence, demanding=demanding)
+
+            return move_off(self._session, self._tasks, move, fence, migrate, label(move))
         since = self._session.server_time()
         try:
             upid = self._sent(move, params, since, fence, demanding)

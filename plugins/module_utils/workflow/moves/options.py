@@ -72,6 +72,7 @@ class MoveOptions:
             permitted=Permitted(
                 offline=params["offline"],
                 restart=params["containers"] == "restart",
+                restart_vms=params["vms_not_live"] == "restart",
                 local_disks=params["local_disks"],
                 tag_rules=params["tag_rules"] and not params.get("move_pinned"),
             ),

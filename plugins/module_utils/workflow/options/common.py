@@ -184,6 +184,7 @@ def moves_argument_spec() -> Spec:
     parallel: Spec = {name: {"type": "int", "default": most} for name, most in caps.items()}
     return {
         "containers": {"type": "str", "choices": ["skip", "restart"], "default": "skip"},
+        "vms_not_live": {"type": "str", "choices": ["skip", "restart"], "default": "skip"},
         "offline": {"type": "bool", "default": True},
         "local_disks": {"type": "bool", "default": True},
         "max_moves": {"type": "int"},
