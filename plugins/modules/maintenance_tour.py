@@ -264,7 +264,7 @@ def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
         argument_spec=tour_argument_spec(), mutually_exclusive=[("apply", "plan_file")], supports_check_mode=True
     )
     if module.params["state"] == PLANNED:
-        answer(module, lambda: plan_maintenance(module.params, warn=module.warn))
+        answer(module, lambda: plan_maintenance(module.params, check_mode=module.check_mode, warn=module.warn))
     else:
         answer(module, lambda: carry_out(module.params, check_mode=module.check_mode, warn=module.warn))
 

@@ -153,6 +153,10 @@ def test_guests_that_are_not_moved__are_those_that_the_task_names(start: Start) 
     assert (step["shut_down"], step["stay"]) == ([101], [105])
     assert not {101, 105} & {move["vmid"] for move in step["moves"]}
     assert result["names"] == {"101": "vm101", "105": "vm105"}
+    # A lock ends, and the guest could not be shut down with it either.
+    cluster.set_guest(102, config={"lock": "backup"})
+    locked = tour(controller, guests=choices)
+    assert [each["why"] for each in locked["refused"]] == ["vm102 (102): it is locked (backup)"]
     refused = tour(controller, guests=[{"action": "stay"}])
     assert refused["msg"].startswith("guests[0]: is empty and would concern all guests, expected one or more of vmid")
 

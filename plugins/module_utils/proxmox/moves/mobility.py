@@ -24,11 +24,15 @@ from .mobility_rules import Permitted, container_mobility, offline, storage_of, 
 Answer = Mapping[str, t.Any]
 
 
+LOCKED = "it is locked"
+"""How the reason begins for which a locked guest is not moved."""
+
+
 class Locked(CollectionError):
     """A guest is locked; lock is the type of the lock, for example C(backup)."""
 
     def __init__(self, lock: str) -> None:
-        super().__init__(f"it is locked ({lock})")
+        super().__init__(f"{LOCKED} ({lock})")
         self.lock = lock
 
 

@@ -20,8 +20,10 @@ from ...files import write_json
 from ...model import Guest, Identity, Snapshot
 from ...plans import Goals, Mobility, Move, NodeCourse, Stuck
 from ...proxmox.moves.drain_marks import DrainMarks
+from ...proxmox.moves.mobility import LOCKED
 from ...proxmox.moves.mobility_ha import Surroundings
 from ...proxmox.moves.mobility_rules import presumed, stuck
+from ...proxmox.tasks import Poller
 from ...tours import STAY, Tour, TourGoals, TourStep
 from ..access import Access
 from ..moves.draining import require_sight
@@ -29,9 +31,10 @@ from ..moves.options import MoveOptions
 from ..moves.planning import GUESSES, Planning
 from ..moves.premises import GuestPremise, Premises
 from ..moves.results import failed
-from ..moves.sight import Sight, live_look
+from ..moves.sight import MOVED_BY_OTHERS, Sight, at_work, live_look
 from ..options.plugin_config import profiles_of
 from ..options.rules import facts_of
+from ..stopping import Stop
 from .obstacles import Obstacle, right_obstacles
 from .options import TourOptions
 from .survey import Survey, read_survey
@@ -41,8 +44,9 @@ REFUSALS_TOLD = 20
 """How many reasons of a refusal the message has; the result has all of them."""
 
 
-def plan_maintenance(params: Mapping[str, t.Any], *, warn: Callable[[str], None]) -> dict[str, t.Any]:
-    """Plan a tour, and return the module's result. Writes nothing to the cluster.
+def plan_maintenance(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[str], None]) -> dict[str, t.Any]:
+    """Plan a tour, and return the module's result. Writes nothing to the cluster, but waits for moves under way, as a
+    killed run leaves them, unless in check mode.
 
     Raises RunFailed with the result if the tour is refused, and other CollectionErrors if it cannot be planned.
     """
@@ -53,7 +57,7 @@ def plan_maintenance(params: Mapping[str, t.Any], *, warn: Callable[[str], None]
     try:
         survey = read_survey(access, params["name"], options)
         require_sight(access.writer(), survey.due, guests=not params["allow_hidden"], marks=True)
-        sight = live_look(access, lambda snapshot: Goals(drain=frozenset(survey.due)))()
+        sight = _look(access, survey.due, 0.0 if check_mode else moves.timeout)
         if params["move_pinned"]:
             guests = tuple(unpinned(guest, survey.due) for guest in sight.state)
             sight = replace(sight, state=ClusterState(replace(sight.state.snapshot, guests=guests)))
@@ -91,6 +95,17 @@ def plan_maintenance(params: Mapping[str, t.Any], *, warn: Callable[[str], None]
     return result
 
 
+def _look(access: Access, due: Collection[str], patience: float) -> Sight:
+    """The cluster, once no guest is being moved to or from a node that is due, or the patience in seconds is over."""
+    look = live_look(access, lambda snapshot: Goals(drain=frozenset(due)))
+    sight = look()
+    moving = {vmid for vmid, why in sight.busy.items() if why == MOVED_BY_OTHERS}
+    if not (due and moving and patience):
+        return sight
+    Poller(sleep=Stop().sleep).until(lambda: True if not at_work(access).keys() & moving else None, patience)
+    return look()
+
+
 def _goals_of(access: Access, sight: Sight, survey: Survey, options: TourOptions) -> TourGoals:
     """The goals of the tour. Guests that left a node which an earlier run has begun return to it with the others."""
     marks, begun = DrainMarks(access.writer()), frozenset(survey.record.begun) & set(survey.due)
@@ -125,6 +140,9 @@ class _Planner:
         busy = {vmid: stuck(why, "wait until that has ended") for vmid, why in sight.busy.items()}
         concerned = {guest.vmid for guest in state if guest.node in goals.nodes} - busy.keys()
         known = {**self._planning.mobility(state, concerned), **busy}
+        # What holds these guests ends soon, or would refuse to shut them down as well.
+        passing = busy.keys() | {vmid for vmid, each in known.items() if each.stuck[0].startswith(LOCKED)}
+        goals = replace(goals, if_stuck={v: what for v, what in goals.if_stuck.items() if v not in passing})
         around = Surroundings.of(state.snapshot, {})
         guesses = {guest.vmid: presumed(guest, around, self._options.permitted) for guest in state if guest.vmid > 0}
         for _round in range(GUESSES):

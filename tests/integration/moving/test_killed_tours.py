@@ -1,0 +1,155 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Tours that are killed: the next run goes on from what is, and leaves nothing. The steps are those of the role."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+from simulated_cluster.build import AUTOMATION_ROLE
+from simulated_cluster.client import SimulatedCluster
+from support.controller import Controller
+
+from .conftest import TIME_SCALE, description
+
+OPTIONS: dict[str, Any] = {
+    "name": ["pve1", "pve2"],
+    "guests": [{"immovable": True, "action": "shut_down"}],
+    "shutdown": {"force": True},
+}
+
+
+class Killed(Exception):
+    """The run ends here."""
+
+
+@pytest.fixture
+def cluster() -> Iterator[SimulatedCluster]:
+    found = {
+        **description(),
+        "ceph": {"status": "HEALTH_OK", "checks": {}},
+        "options": {"crs": {"ha": "static", "ha-auto-rebalance": 1}},
+        "roles": {"Automation": [*AUTOMATION_ROLE, "Sys.Modify"]},
+    }
+    with SimulatedCluster.start(found, time_scale=TIME_SCALE) as running:
+        running.set_guest(101, config={"hostpci0": "0000:01:00.0"})
+        yield running
+
+
+class Tour:
+    """One run of the role's steps.
+
+    Attributes:
+        maintained: the nodes whose tasks ran.
+    """
+
+    def __init__(self, cluster: SimulatedCluster, controller: Controller, steps: int | None = None) -> None:
+        self.maintained: list[str] = []
+        self._cluster = cluster
+        self._controller = controller
+        self._left = steps
+
+    def run(self) -> None:
+        """Run to the end, or until Killed."""
+        plan = self._step("maintenance_tour", **OPTIONS)
+        for node in plan["unfinished"]:
+            self._return(node)
+        while plan["tour"]["steps"]:
+            step = plan["tour"]["steps"][0]
+            node, kept = step["node"], [*step["shut_down"], *step["stay"]]
+            self._step("maintenance_tour", state="begun", name=[node])
+            stays = [{"vmid": kept}] if kept else []
+            self._step("node_drain", name=[node], prefer=step["prefer"], stays=stays)
+            self._step("maintenance_tour", state="prepared", name=[node], shut_down=step["shut_down"],
+                       may_run=step["stay"], shutdown={"force": True})  # fmt: skip
+            self._maintain(node, set(step["stay"]))
+            self._return(node)
+            plan = self._step("maintenance_tour", **OPTIONS)
+        self._step("maintenance_tour", state="ended")
+
+    def _return(self, node: str) -> None:
+        self._step("node_drain", name=[node], state="active", bring_back=False)
+        self._step("maintenance_tour", state="finished", name=[node])
+
+    def _maintain(self, node: str, may_run: set[int]) -> None:
+        guests = self._cluster.state()["guests"].items()
+        running = {vmid for vmid, guest in guests if guest["node"] == node and guest["status"] == "running"}
+        assert running <= may_run, "the tasks for a node ran beside guests that should have left it"
+        self.maintained.append(node)
+
+    def _step(self, module: str, **options: Any) -> dict[str, Any]:
+        if self._left is not None:
+            if not self._left:
+                raise Killed
+            self._left -= 1
+        result: dict[str, Any] = self._controller.run(module, **options)
+        assert not result.get("failed"), result["msg"]
+        return result
+
+
+def assert_nothing_is_left(cluster: SimulatedCluster, running: set[int]) -> None:
+    state = cluster.state()
+    assert (state["pools"], state["ceph_flags"]) == ({}, [])
+    assert state["options"]["crs"] == {"ha": "static", "ha-auto-rebalance": 1}
+    assert {vmid for vmid, guest in state["guests"].items() if guest["status"] == "running"} == running
+    assert state["guests"][101]["node"] == "pve1"
+
+
+def test_tour__that_is_killed_one_step_later_each_time_reaches_its_end(
+    cluster: SimulatedCluster, control: Callable[[], Controller]
+) -> None:
+    running = {vmid for vmid, guest in cluster.state()["guests"].items() if guest["status"] == "running"}
+    maintained: list[str] = []
+    for steps in count(2):
+        tour = Tour(cluster, control(), steps)
+        try:
+            tour.run()
+            break
+        except Killed:
+            continue
+        finally:
+            maintained += tour.maintained
+
+    assert set(maintained) == {"pve1", "pve2"}
+    # A node may be maintained again only if the run was killed before it was done.
+    assert steps <= 14
+    assert_nothing_is_left(cluster, running)
+
+
+@pytest.mark.parametrize(
+    ("module", "options", "write"),
+    [
+        ("node_drain", {"name": ["pve1"], "stays": [{"vmid": [101]}]}, "/migrate"),
+        (
+            "maintenance_tour",
+            {"state": "prepared", "name": ["pve2"], "shut_down": [201], "shutdown": {"force": True}},
+            "/shutdown",
+        ),
+    ],
+    ids=["drain", "shutdown"],
+)
+def test_tour__goes_on_after_a_module_was_killed_in_its_middle(
+    cluster: SimulatedCluster, control: Callable[[], Controller], module: str, options: dict[str, Any], write: str
+) -> None:
+    running = {vmid for vmid, guest in cluster.state()["guests"].items() if guest["status"] == "running"}
+    # The migration goes on long after the end of the run.
+    cluster.fault(method="POST", path="/migrate$", task_seconds=100, count=1)
+    first = control()
+    assert not first.run("maintenance_tour", state="begun", name=options["name"]).get("failed")
+    begun = first.start(module, **options)
+    while not any(request["path"].endswith(write) for request in cluster.requests()):
+        assert begun.is_running
+        time.sleep(0.02)
+    begun.kill()
+
+    tour = Tour(cluster, control())
+    tour.run()
+
+    assert tour.maintained[0] == options["name"][0]
+    assert sorted(tour.maintained) == ["pve1", "pve2"]
+    assert_nothing_is_left(cluster, running)
