@@ -3,10 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which guests each run of a controller may write to, by their births, which no controller ever sees.
 
-A run may write to what it was asked for: the guests of these names that it has read, those that it has planned to move,
-and what controllers have made for these names. What has got a VMID since then is another guest. Such a write may still
-reach one, if Proxmox takes no digest for it and the VMID changes hands between the proof and the write: so it is
-forgiven if the thread has read the guest's config with the request before, and that was one it may write to.
+A run may write to what it was asked for: the guests for which it has made plans from their configs, those that it has
+planned to move, and what controllers have made for these names. What has got a VMID since then is another guest, also
+if it has the name that was asked for. A write may still reach one, if Proxmox takes no digest for it and the VMID
+changes hands between the proof and the write: so it is forgiven if the thread has read the guest's config with the
+request before, and that was one it may write to. What a run has just made is known by its name until the run reads its
+config for the first time: nothing else of it is known before.
 """
 
 from __future__ import annotations
@@ -14,10 +16,13 @@ from __future__ import annotations
 import re
 import typing as t
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from simulated_cluster.cluster import Cluster
 from simulated_cluster.model import Guest
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Identity
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.identity import identity_of
 
 from .tasks import APPLY, DRAIN, PLAN_FILE, Task
 from .wishes import TENANT
@@ -33,15 +38,16 @@ _LISTS = re.compile(r"/cluster/resources$|/nodes/[^/]+/(?:qemu|lxc)$")
 
 @dataclass(eq=False)
 class Permit:
-    """What one run may write to. seen are the births, by VMID, that it has read since it last listed all guests.
-
-    held are the names of which the plan that it applies has a guest: another one of that name is not that guest.
+    """What one run may write to. seen are the births, by VMID, that it has read since it last listed all guests;
+    configs those of the configs that it has read, by VMID and identity; unread the names of what it has made, and not
+    read yet, by VMID.
     """
 
     task: Task
     births: set[int] = field(default_factory=set)
     seen: dict[int, set[int]] = field(default_factory=dict)
-    held: frozenset[str] = frozenset()
+    configs: dict[tuple[int, Identity], set[int]] = field(default_factory=dict)
+    unread: dict[int, str] = field(default_factory=dict)
 
 
 class Exchange(t.NamedTuple):
@@ -81,12 +87,15 @@ class Permits:
         """Whether a guest is a tenant's, whatever its name."""
         return self._cluster.access.pool_of(guest.vmid) == TENANT
 
+    def note_template(self, guest: Guest) -> None:
+        """Somebody who may do that has replaced what controllers clone."""
+        self._originals.add(guest.birth)
+
     def begin(self, pid: int, task: Task) -> None:
         """A run begins."""
         permit = self._runs[pid] = Permit(task)
         if APPLY in task.options:
             permit.births |= self._of_plans[task.options[APPLY]].births
-            permit.held = frozenset(self._called[birth] for birth in permit.births)
         if PLAN_FILE in task.options:
             self._of_plans[task.options[PLAN_FILE]] = permit
 
@@ -96,6 +105,15 @@ class Permits:
         for vmid in vmids if permit is not None else ():
             births = permit.seen.get(vmid, set())
             permit.births |= births & self._on.get(homes[vmid], set()) if vmid in homes else births
+
+    def meant(self, pid: int, vmid: int, identity: Identity | None) -> None:
+        """A run has made a plan for an existing VM, from the config that has shown this identity."""
+        permit = self._runs.get(pid)
+        if permit is None or identity is None or APPLY in permit.task.options:
+            return
+        guest = self._cluster.guests.get(vmid)
+        foreign = {guest.birth} if guest is not None and self.is_foreign(guest) else set()
+        permit.births |= permit.configs.get((vmid, replace(identity, node="")), set()) - foreign
 
     def note(self, exchange: Exchange) -> None:
         """Judge a request, and note what the run knows by its answer."""
@@ -117,6 +135,11 @@ class Permits:
         if match := _CONFIG.search(exchange.path):
             self._proofs[exchange.thread] = dict(exchange.reached)
             read = [guests[vmid] for vmid in exchange.reached if vmid in guests and vmid == int(match[1])]
+            for guest in read:
+                shown = identity_of({**guest.config, "digest": guest.digest()}, "")
+                permit.configs.setdefault((guest.vmid, shown), set()).add(guest.birth)
+                if permit.unread.pop(guest.vmid, None) == guest.name:
+                    permit.births.add(guest.birth)
         elif _LISTS.search(exchange.path):
             read = list(guests.values())
             if exchange.path.endswith("/resources"):
@@ -127,8 +150,6 @@ class Permits:
             permit.seen.setdefault(guest.vmid, set()).add(guest.birth)
             if permit.task.module == DRAIN and guest.node in permit.task.names:
                 self._on.setdefault(guest.node, set()).add(guest.birth)
-            if guest.name in permit.task.names and guest.name not in permit.held and not self.is_foreign(guest):
-                permit.births.add(guest.birth)
 
     def _judge(self, permit: Permit, exchange: Exchange, proof: Mapping[int, int]) -> None:
         who, what = f"run {exchange.pid}", f"{exchange.method} {exchange.path}"
@@ -136,9 +157,12 @@ class Permits:
             if not self._originals.issuperset(exchange.reached.values()):
                 self.broken.append(f"{who} clones another template than the one that was meant: {what}")
             return
+        # With a digest, Proxmox itself refuses a config that has changed since the proof.
+        proven = {} if exchange.path.endswith("/config") else proof
         for vmid, birth in exchange.reached.items():
-            if not self._may(permit, birth) and not self._may(permit, proof.get(vmid)):
-                name = self._called.get(birth)
+            name = self._called.get(birth)
+            is_unread = name is not None and permit.unread.get(vmid) == name
+            if not (is_unread or self._may(permit, birth) or self._may(permit, proven.get(vmid))):
                 self.broken.append(f"{who} ({permit.task}) writes to another guest: {what} reaches {name!r} ({vmid})")
         forged = sorted({*exchange.sent, *str(exchange.sent.get("delete", "")).split(",")}.intersection(FORGED))
         if exchange.path.endswith("/config") and forged:
@@ -156,5 +180,5 @@ class Permits:
         if exchange.method == "POST" and _CREATE.search(exchange.path):
             guest = self._cluster.guests.get(int(exchange.sent.get("newid") or exchange.sent["vmid"]))
             if guest is not None:
-                self._made[guest.birth] = str(exchange.sent.get("name"))
+                self._made[guest.birth] = permit.unread[guest.vmid] = str(exchange.sent.get("name"))
                 permit.births.add(guest.birth)

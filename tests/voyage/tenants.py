@@ -4,6 +4,7 @@
 """People who have VMs of their own in the cluster: by ill will or bad luck, they are in the way of controllers.
 
 They use VMIDs again, forge notes, give their VMs and templates the names that controllers ask for, and hide guests.
+Others restore VMs and roll them back, and replace the official template by a new one.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ FORGERIES: tuple[t.Any, ...] = (
 OWN = ("smbios1", "vmgenid", "meta", "lock")
 """What a VM does not have in common with one that replaces it."""
 
+OFFICIAL = 9000
+"""The VMID of the template that controllers clone."""
+
 FREE_VMIDS = range(700, 900)
 HIDES = 0.3
 SAME_NAME = 0.2
@@ -64,6 +68,9 @@ class Tenants:
         acts = [self._reuse, self._reuse, self._forge, self._make, self._make_template, self._rename, self._change_pool,
                 self._tag, self._configure]  # fmt: skip
         self._acts = self._rng.sample(acts, k=self._rng.randint(1, len(acts)))
+        # Of its own as well: these came later.
+        later = random.Random(history.seed + 5)
+        self._acts += later.sample([self._roll_back, self._restore, self._forge_sibling, self._replace_template], k=2)
         self._hides = self._rng.random() < HIDES
         self._hurried = self._reuse in self._acts
         self._next = self._later()
@@ -195,6 +202,51 @@ class Tenants:
         guest = self._any_idle(lambda guest: guest.name in NAMES)
         if guest is not None:
             self._set(guest, cores=2)
+
+    def _roll_back(self) -> None:
+        """Roll a VM back to a snapshot: it has another generation then."""
+        guest = self._any_idle(lambda guest: guest.kind == "qemu" and guest.status == "stopped")
+        if guest is not None:
+            self._set(guest, vmgenid=identity.rolled_back(self._cluster, guest.config).get("vmgenid"))
+
+    def _restore(self) -> None:
+        """Remove a VM, and restore it from its backup under its VMID."""
+        self._put_back(lambda config: identity.restored(self._cluster, config, unique=False), "restores")
+
+    def _forge_sibling(self) -> None:
+        """Remove a VM, and put a clone of its template in its place, to which its owner gives name and UUID of it."""
+
+        def sibling(config: dict[str, t.Any]) -> dict[str, t.Any]:
+            return {**identity.cloned(self._cluster, config), "smbios1": config.get("smbios1")}
+
+        self._put_back(sibling, "makes a sibling of")
+
+    def _put_back(self, changed: t.Callable[[dict[str, t.Any]], dict[str, t.Any]], word: str) -> None:
+        """Put another guest with a similar config in the place of a VM that controllers have made."""
+        old = self._any_idle(lambda guest: guest.name in NAMES and not self._is_foreign(guest))
+        if old is None:
+            return
+        config = changed({key: value for key, value in old.config.items() if not is_drive(key)})
+        self._history.log(f"a human {word} VM {old.vmid} ({old.name})")
+        pool = self._cluster.access.pool_of(old.vmid)
+        self._remove(old)
+        guest = Guest(old.vmid, old.node, "qemu", {**config, "boot": " "})
+        if pool is not None:
+            self._cluster.access.pools[pool]["vms"].add(old.vmid)
+            self._cluster.access.changed()
+        self._do(lambda: self._cluster.add_guest(guest))
+
+    def _replace_template(self) -> None:
+        """Put a newer official template in the place of the old one."""
+        old = next((guest for guest in self._cluster.guests.values() if guest.vmid == OFFICIAL), None)
+        if old is None or old.config_lock or old.lock.locked():
+            return
+        self._history.log("a human replaces the template")
+        config = {key: value for key, value in old.config.items() if key not in OWN}
+        new = Guest(old.vmid, old.node, "qemu", identity.created(self._cluster, config))
+        self._do(lambda: self._cluster.guests.pop(old.vmid))
+        self._do(lambda: self._cluster.add_guest(new))
+        self._history.permits.note_template(new)
 
     # --- how ---
 

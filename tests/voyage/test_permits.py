@@ -10,7 +10,10 @@ import typing as t
 import pytest
 from simulated_cluster.build import build
 from simulated_cluster.cluster import Cluster
+from simulated_cluster.identity import created
 from simulated_cluster.model import Guest
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.identity import identity_of
 
 from .permits import Exchange, Permits
 from .tasks import Task
@@ -33,12 +36,18 @@ class Judged:
 
     def put(self, name: str, vmid: int = 210, pool: str | None = None, **config: t.Any) -> Guest:
         """A guest, in place of the one that had its VMID."""
-        guest = Guest(vmid, "pve1", config={"name": name, "memory": "16", **config})
+        config = {"name": name, "memory": "16", **config}
+        guest = Guest(vmid, "pve1", config=created(self.cluster, config))
         self.cluster.add_guest(guest)
         if pool is not None:
             self.cluster.access.pools[pool]["vms"].add(vmid)
             self.cluster.access.changed()
         return guest
+
+    def plan(self, pid: int = 1, thread: str = "a") -> None:
+        """Read the config of the guest with the VMID, and plan what to do with it."""
+        self.send("GET", CONFIG, pid=pid, thread=thread)
+        self.permits.meant(pid, 210, identity_of(self.cluster.guests[210].config, "pve1"))
 
     def send(
         self, method: str, path: str, *, pid: int = 1, thread: str = "a", status: int = 200, **sent: t.Any
@@ -48,9 +57,10 @@ class Judged:
         self.permits.note(Exchange(method, path, sent, status, reached, pid, thread))
 
 
-def test_guest_of_an_asked_name_that_was_read__may_be_written_to() -> None:
+def test_guest_that_a_plan_is_about__may_be_written_to() -> None:
     judged = Judged()
     judged.put("web-1")
+    judged.plan()
     judged.send("GET", LIST)
     judged.send("POST", START)
     assert judged.permits.broken == []
@@ -60,8 +70,10 @@ def test_guest_of_an_asked_name_that_was_read__may_be_written_to() -> None:
 def test_guest_that_has_the_vmid_since__may_not(name: str) -> None:
     judged = Judged()
     judged.put("web-1")
-    judged.send("GET", LIST)
+    judged.plan()
     judged.put(name)
+    judged.send("GET", LIST)
+    judged.send("GET", CONFIG)
     judged.send("POST", START)
     assert judged.permits.broken == [
         f"run 1 (qemu_schedule web-1 web-2) writes to another guest: POST {START} reaches {name!r} (210)"
@@ -83,13 +95,21 @@ def test_vmid_that_changes_hands_between_the_proof_and_the_write__is_forgiven(
 ) -> None:
     judged = Judged()
     judged.put("web-1")
-    judged.send("GET", LIST)
-    judged.send("GET", CONFIG)
+    judged.plan()
     for method, path, thread in between:
         judged.send(method, path, thread=thread)
     judged.put("payroll")
     judged.send("POST", START)
     assert (judged.permits.broken == []) == is_forgiven
+
+
+def test_vmid_that_changes_hands_before_a_write_with_a_digest__is_not_forgiven() -> None:
+    judged = Judged()
+    judged.put("web-1")
+    judged.plan()
+    judged.put("payroll")
+    judged.send("PUT", CONFIG)
+    assert len(judged.permits.broken) == 1
 
 
 def test_what_proxmox_refuses__does_not_count() -> None:
@@ -102,6 +122,7 @@ def test_what_proxmox_refuses__does_not_count() -> None:
 def test_namesake_of_a_tenant__is_not_asked_for() -> None:
     judged = Judged()
     judged.put("web-1", pool=TENANT)
+    judged.plan()
     judged.send("GET", LIST)
     judged.send("POST", START)
     assert len(judged.permits.broken) == 1
@@ -116,6 +137,23 @@ def test_what_a_run_has_made__it_may_write_to_and_others_only_under_that_name() 
     assert judged.permits.broken == []
     judged.send("POST", START, pid=2)
     assert len(judged.permits.broken) == 1
+
+
+@pytest.mark.parametrize(
+    ("reads", "name", "is_forgiven"), [(0, "web-1", True), (0, "payroll", False), (1, "web-1", False)]
+)
+def test_what_a_run_has_made__is_known_by_its_name_until_its_first_read(
+    reads: int, name: str, is_forgiven: bool
+) -> None:
+    judged = Judged()
+    judged.put("web-1")
+    judged.send("POST", "/nodes/pve1/qemu", vmid=210, name="web-1")
+    for _read in range(reads):
+        judged.send("GET", CONFIG)
+    judged.put(name)
+    judged.send("GET", CONFIG, thread="b")
+    judged.send("POST", START, thread="c")
+    assert (judged.permits.broken == []) == is_forgiven
 
 
 def test_remains_of_a_creation_by_others__may_be_removed() -> None:
@@ -140,7 +178,7 @@ def test_template__is_the_one_that_was_there_from_the_beginning(template: int, i
 def test_options_of_forged_notes__are_nobodys_wish(sent: dict[str, str]) -> None:
     judged = Judged()
     judged.put("web-1")
-    judged.send("GET", LIST)
+    judged.plan()
     judged.send("PUT", CONFIG, **sent)
     assert [reason.partition(":")[0] for reason in judged.permits.broken] == ["run 1 writes what nobody asked for"]
 
@@ -172,12 +210,14 @@ def test_guest__comes_back_to_a_node_if_it_was_there_as_that_was_drained(reused:
     assert (judged.permits.broken == []) == is_home
 
 
-def test_plan_that_is_applied__goes_on_with_what_there_was_not_when_it_was_made() -> None:
+def test_plan_that_is_applied__goes_on_with_what_controllers_have_made_since() -> None:
     judged = Judged(WEB.keeping("plan.json"))
     judged.send("GET", LIST)
     judged.permits.begin(2, WEB.applying("plan.json"))
+    judged.permits.begin(3, WEB)
     judged.put("web-1")
-    judged.send("GET", LIST, pid=2)
+    judged.send("POST", "/nodes/pve1/qemu", vmid=210, name="web-1", pid=3)
+    judged.plan(pid=2)
     judged.send("POST", START, pid=2)
     assert judged.permits.broken == []
 
@@ -186,10 +226,11 @@ def test_plan_that_is_applied__goes_on_with_what_there_was_not_when_it_was_made(
 def test_plan_that_is_applied__is_about_the_guests_of_when_it_was_made(reused: bool) -> None:
     judged = Judged(WEB.keeping("plan.json"))
     judged.put("web-1")
-    judged.send("GET", LIST)
+    judged.plan()
     judged.permits.begin(2, WEB.applying("plan.json"))
     if reused:
         judged.put("web-1")
+    judged.plan(pid=2)
     judged.send("GET", LIST, pid=2)
     judged.send("POST", START, pid=2)
     assert (judged.permits.broken == []) != reused
