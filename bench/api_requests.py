@@ -53,6 +53,10 @@ def measure(quick: bool) -> Section:
             "One more read checks that a VM may be deleted.",
         ],
     )
+    following = Table(
+        f"Polls of {vms} VMs that are created and started in one task",
+        ["parallel_creates", "task [s]", "requests", "+ polls", "polls per VM", "goal: at most"],
+    )
     names = [f"web-{number}" for number in range(vms)]
     with ExitStack() as stack:
         clusters = {nodes: stack.enter_context(controller(nodes)) for nodes in ((3,) if quick else (3, 16, 50))}
@@ -60,6 +64,10 @@ def measure(quick: bool) -> Section:
             ansible.cluster.advance(SETTLING_SECONDS)
             creating.rows.append(_create(ansible, nodes))
         changing.rows.extend(_change(clusters[3], task, options) for task, options in CHANGES.items())
+        for parallel in (4, 16):
+            started = [f"app-{parallel}-{number}" for number in range(vms)]
+            run = clusters[3].run(shapes.ours_many(started, state="started", parallel_creates=parallel))
+            following.rows.append([parallel, run.seconds, len(run.requests), run.polls, run.polls / vms, 3])
         at_once = {}
         for nodes, ansible in clusters.items():
             ansible.run(shapes.ours_many(names, parallel_creates=16))
@@ -69,7 +77,7 @@ def measure(quick: bool) -> Section:
             quiet = _unchanged(ansible, shapes.ours_many(names))
             peer = _unchanged(ansible, shapes.peer_loop(names, nodes))
             again.rows.append([nodes, at_once[nodes], quiet, 2 + vms, peer, ratio(peer, quiet)])
-    return Section("requests", [creating, again, changing])
+    return Section("requests", [creating, following, again, changing])
 
 
 def _create(ansible: Controller, nodes: int) -> list[Cell]:

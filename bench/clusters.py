@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from simulated_cluster.client import SimulatedCluster
 
 from . import shapes
-from .playbooks import POLL, controller
+from .playbooks import controller, without_polls
 from .report import Section, Table, ratio
 
 NODES = 16
@@ -66,7 +66,7 @@ def _measured(vms: int, there: int, port: int | None) -> tuple[float, int]:
         for cluster in clusters:
             cluster.reset_requests()
         run = ansible.run(shapes.ours_many([f"web-{number}" for number in range(vms)], **several))
-        others = sum(POLL not in entry["path"] for cluster in clusters[1:] for entry in cluster.requests())
+        others = sum(len(without_polls(cluster.requests())) for cluster in clusters[1:])
         return run.seconds, len(run.requests) + others
 
 

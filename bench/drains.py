@@ -19,7 +19,7 @@ from simulated_cluster.client import SimulatedCluster
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import MIB, Snapshot
 
 from .hard_clusters import full_cluster, fullest
-from .playbooks import POLL, Controller, Task
+from .playbooks import Controller, Task, without_polls
 from .report import Cell, Table
 
 OURS = "qemu_scheduler.proxmox.node_drain"
@@ -66,7 +66,7 @@ def _measured(snapshot: Snapshot, drained: str, way: Callable[[Controller], obje
         way(Controller(cluster, Path(folder)))
         seconds = time.monotonic() - began
         log, guests = cluster.requests(), cluster.state()["guests"].values()
-    polls = sum(POLL in entry["path"] for entry in log)
+    polls = len(log) - len(without_polls(log))
     now = {guest["vmid"]: guest["node"] for guest in guests}
     used = dict.fromkeys((node.name for node in snapshot.nodes), 0)
     for each in snapshot.guests:

@@ -22,7 +22,6 @@ from support.playbook import environment as controller_environment
 from . import COLLECTIONS, peer
 
 CALLBACKS = Path(__file__).resolve().parent / "callback_plugins"
-POLL = "/tasks/"
 Task = dict[str, t.Any]
 
 
@@ -35,7 +34,7 @@ class Run:
         cpu_seconds: of ansible-playbook and all that it started, on all CPUs together.
         results: what the module returned, for each host, or for each item of a loop.
         requests: as the cluster logged them, without polls.
-        polls: the number of requests for the status of a Proxmox task.
+        polls: the number of requests that followed Proxmox tasks.
     """
 
     seconds: float
@@ -87,7 +86,7 @@ class Controller:
             cpu_seconds = _cpu_of_children() - began
             events = [json.loads(line) for line in record.read_text("utf-8").splitlines()] if record.exists() else []
         log = self.cluster.requests()
-        requests = [entry for entry in log if POLL not in entry["path"]]
+        requests = without_polls(log)
         ends = [event for event in events if event["event"] == "end"]
         if not ends:
             raise RuntimeError(f"ansible-playbook ran no task:\n{done.stdout}")
@@ -108,6 +107,20 @@ class Controller:
             "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
             "BENCH_RECORD": str(record),
         }
+
+
+def without_polls(log: Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
+    """The requests that do not follow tasks. The list of tasks that is read before the first write shows the cluster,
+    those that are read later show what became of the writes.
+    """
+    writes = [number for number, entry in enumerate(log) if entry["method"] != "GET"]
+    first = min(writes, default=len(log))
+    polls = ("/tasks/", "/cluster/tasks")
+    return [
+        entry
+        for number, entry in enumerate(log)
+        if polls[0] not in entry["path"] and not (number > first and entry["path"].endswith(polls[1]))
+    ]
 
 
 @contextmanager

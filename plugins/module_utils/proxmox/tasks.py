@@ -29,6 +29,7 @@ from .api.failures import UNREADABLE, AnswerLost
 from .api.reader import Reader
 from .inventory.rows import read_rows
 from .outcomes import is_busy, lacks_quorum
+from .task_list import SOONEST, WARNINGS, Pace, Shown, TaskList
 
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 2.0
@@ -46,10 +47,11 @@ class Poller:
         self.clock = clock
         self.sleep = sleep
 
-    def until(self, look: Callable[[], R | None], seconds: float) -> R | None:
-        """Call look, once or more, until it returns something, and return that; None when seconds are over."""
+    def until(self, look: Callable[[], R | None], seconds: float, pause: float = _FIRST_PAUSE) -> R | None:
+        """Call look, once or more, until it returns something, and return that; None when seconds are over. pause is
+        the first one; they become longer.
+        """
         deadline = self.clock() + seconds
-        pause = _FIRST_PAUSE
         while (result := look()) is None:
             left = deadline - self.clock()
             if left <= 0:
@@ -59,8 +61,10 @@ class Poller:
         return result
 
 
-# No task that starts a process ends sooner, so an earlier request would be useless.
-_FIRST_LOOK_AFTER = 0.1
+# So long, in seconds, the list of tasks may say that a task runs. Then its node is asked, which may have failed.
+_BELIEVED = 10.0
+# How old, as a part of the time for which a task has run, a list may be that still shows whether it has ended.
+_OLD = 0.1
 # After this many refusals in a row, over some seconds, the status counts as unreadable.
 _REFUSALS = 10
 # After reads of a task have failed for so many seconds, the cluster is asked whether its node is offline.
@@ -158,12 +162,18 @@ class TaskResult:
 
 
 class TaskFollower:
-    """Waits for tasks, for each of them timeout seconds. May be used from many threads."""
+    """Waits for tasks, for each of them timeout seconds. May be used from many threads.
+
+    Attributes:
+        tasks: what the cluster's list showed of all of them.
+    """
 
     def __init__(self, reader: Reader, timeout: float = 600.0, poller: Poller | None = None) -> None:
         self._reader = reader
         self.timeout = timeout
         self.poller = poller or Poller()
+        self.tasks = TaskList(reader, self.poller.clock)
+        self._pace = Pace()
 
     def wait(self, upid: str) -> TaskResult:
         """Return when the task has succeeded, perhaps with warnings.
@@ -179,6 +189,8 @@ class TaskFollower:
             ApiError: upid is not the name of a task.
         """
         task = Upid.parse(upid)
+        began = asked_at = self.poller.clock()
+        running = 0.0
         unreachable = ""
         refusals = 0
         ask_at: float | None = None
@@ -188,7 +200,16 @@ class TaskFollower:
             return TaskTimeout(message, upid=upid, node=task.node)
 
         def exitstatus() -> str | None:
-            nonlocal unreachable, refusals, ask_at
+            nonlocal unreachable, refusals, ask_at, asked_at, running
+            now = self.poller.clock()
+            if now < asked_at + _BELIEVED:
+                shown = self.tasks.look(upid, max(began, now - _OLD * (now - began)))
+                if shown is Shown.RUNNING:
+                    running = now - began
+                    return None
+                if not isinstance(shown, Shown):
+                    return shown
+            asked_at = now
             try:
                 status = self._reader.get(f"/nodes/{task.node}/tasks/{upid}/status")
             except ConnectionFailed as error:
@@ -207,11 +228,16 @@ class TaskFollower:
                     raise unfollowed(error.message) from error
                 return None
             unreachable, refusals, ask_at = "", 0, None
-            return str(status.get("exitstatus") or "") if status.get("status") == "stopped" else None
+            if status.get("status") == "stopped":
+                return str(status.get("exitstatus") or "")
+            running = now - began
+            return None
 
+        first = self._pace.first_look(task.type)
         try:
-            self.poller.sleep(_FIRST_LOOK_AFTER)
-            ended = self.poller.until(exitstatus, self.timeout - _FIRST_LOOK_AFTER)
+            with self.tasks.one_more():
+                self.poller.sleep(min(first, self.timeout))
+                ended = self.poller.until(exitstatus, self.timeout - first, max(first / 4, SOONEST))
         except Interrupted as error:
             message = f"{error.message}: task {upid} on node {task.node} continues"
             raise Interrupted(message, upid=upid, node=task.node) from None
@@ -221,6 +247,8 @@ class TaskFollower:
                 upid=upid,
                 node=task.node,
             )
+        if ended == "OK":
+            self._pace.learn(task.type, running, self.poller.clock() - began)
         return self._ended(task, ended)
 
     def log_tail(self, upid: str) -> tuple[str, ...]:
@@ -252,7 +280,7 @@ class TaskFollower:
         if exitstatus == "OK":
             return TaskResult(task.text, task.node)
         log = self.log_tail(task.text)
-        warnings = re.fullmatch(r"WARNINGS: (\d{1,9})", exitstatus)
+        warnings = WARNINGS.fullmatch(exitstatus)
         if warnings:
             return TaskResult(task.text, task.node, warnings=int(warnings[1]), log=log)
         told = [line for line in log if exitstatus not in line]
