@@ -81,7 +81,8 @@ options:
       - Anybody may give a VM of their own the name of a template. So of templates in different pools, only those in the
         pool of the new VM count. If there are none, C(pool) of the mapping has to say which ones are meant. Beside
         templates, plain VMs of the name do not count. To be certain, name the pool or the VMID.
-      - Check mode also requires that it exists, even if an earlier task of the play would create it.
+      - A template may be made by the same task, with O(template=true). Otherwise, check mode also requires that it
+        exists, even if an earlier task of the play would create it.
     type: raw
   archive:
     description:

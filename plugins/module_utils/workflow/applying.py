@@ -224,6 +224,9 @@ def _other_decision(planned: PlannedVM, now: PlannedVM) -> Iterator[str]:
 
 def _stranger(planned: Identity | None, now: Identity | None) -> str | None:
     """The sentence part about a guest that is not, or may not be, the planned one; None if it is."""
+    if planned is None and now is None:
+        # The plan makes it.
+        return None
     if planned is None or now is None:
         return "it is not known which guest was planned"
     sameness = compare(planned, now)

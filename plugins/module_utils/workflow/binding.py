@@ -12,8 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import chain
 
-from ..errors import CollectionError, ConnectionFailed
+from ..errors import CollectionError, ConnectionFailed, TemplateNotFound
 from ..model import Decision, Guest, Template
 from ..proxmox.api.failures import NodeSilent, NodeUnreachable, VMIDTaken
 from ..proxmox.binder import Binder
@@ -171,7 +172,8 @@ class BindingCycle:
         second one.
         """
         self._release(decision.vmid)
-        lost = (ReservationLost, NodeUnreachable, NodeSilent)
+        # A template of the run that was not made may be made in the next round.
+        lost = (ReservationLost, NodeUnreachable, NodeSilent, TemplateNotFound)
         again = job.entry.request.vmid is None if isinstance(error, VMIDTaken) else isinstance(error, lost)
         left = job.bound if isinstance(job.bound, LeftBehind) else None
         if not (again and job.may_try_again):
@@ -233,6 +235,10 @@ class BindingCycle:
             parameters.pop(TEMPLATE, None)
             return self._binder.create(decision, parameters, import_resizes(request), fence=fence.check, note=note)
         template = _template_of(decision, clone.templates)
+        if template.identity is None:
+            from .own_templates import made
+
+            template = made(self._access.reader, template)
         devices = {device.option: device.value for device in decision.devices}
         moved = {slot for slot, storage, _size in template.volumes if _lands_elsewhere(decision, slot, storage)}
         adjust = _adjusting(request.options, decision, devices) if request.options or devices or moved else None
@@ -241,12 +247,22 @@ class BindingCycle:
 
 
 def _in_order(jobs: Sequence[Job]) -> Iterable[Sequence[Job]]:
-    """The jobs in groups, one after the other. Only removals of templates have to wait for others."""
-    if not any(job.plan is not None and job.plan.clones for job in jobs):
-        return [jobs]
-    from .existing.removals import in_order
+    """The jobs in groups, one after the other: templates are made before their clones, and removed after them."""
+    groups: Iterable[Sequence[Job]] = [jobs]
+    if any(job.decision is not None and _is_of_own_template(job.decision) for job in jobs):
+        from .own_templates import in_order as made_in_order
 
-    return in_order(jobs)
+        groups = made_in_order(jobs)
+    if any(job.plan is not None and job.plan.clones for job in jobs):
+        from .existing.removals import in_order
+
+        groups = chain.from_iterable(map(in_order, groups))
+    return groups
+
+
+def _is_of_own_template(decision: Decision) -> bool:
+    """Whether a VM is cloned from a template that the run makes."""
+    return decision.template is not None and decision.template.identity is None
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from ..engine.verdicts import Outcome
 from ..errors import CollectionError
 from ..model import Decision, Request, Snapshot
 from ..proxmox.inventory.freshness import SETTLING
+from ..proxmox.making import TEMPLATE
 from ..proxmox.options.contradictions import check_new, merged
 from ..reservations.ledger import Cycle
 from .access import Access, subjects_of
@@ -111,18 +112,38 @@ class Placer:
         """
         with self.lease() if reserve else contextlib.nullcontext() as cycle:
             placement = self.prepare(jobs, self.read(jobs, lessons, cycle))
-            requests = self.complete_requests(placement)
-            present = self.present(placement)
-            with placement.with_starting():
-                outcomes = place_batch(placement.scheduler, list(requests.values()), time.time(), present, self._steps)
-            for job, outcome in zip(requests, outcomes, strict=True):
-                self.note(job, outcome, placement)
+            for jobs_of_wave in self._in_waves(placement):
+                self._decide(placement, jobs_of_wave)
             self.conclude(placement)
             if cycle is not None:
                 self._access.give_up_claims()
                 if not (all_or_nothing and any(job.error for job in jobs)):
                     self.reserve(jobs, cycle)
             return placement
+
+    def _in_waves(self, placement: Placement) -> Iterable[Sequence[Job]]:
+        """The new VMs in the order of their decisions: templates of the task before their clones."""
+        new = placement.new
+        templates = [job for job in placement.jobs if job.entry.request.options.get(TEMPLATE)]
+        if not templates or not any(job.entry.clone for job in new):
+            return [new]
+        from .own_templates import in_waves
+
+        self._templates.forget_own()
+        self._templates.finished = frozenset(job.guest.vmid for job in templates if job.guest is not None)
+        return in_waves(new, placement.scheduler.cluster)
+
+    def _decide(self, placement: Placement, jobs: Sequence[Job]) -> None:
+        requests = self.complete_requests(placement, jobs)
+        present = self.present(placement)
+        with placement.with_starting():
+            outcomes = place_batch(placement.scheduler, list(requests.values()), time.time(), present, self._steps)
+        for job, outcome in zip(requests, outcomes, strict=True):
+            self.note(job, outcome, placement)
+            if len(jobs) < len(placement.new) and outcome.decision and job.entry.request.options.get(TEMPLATE):
+                made_from = self.base_of(outcome.decision.request, job.entry)
+                node = placement.scheduler.cluster.node(outcome.decision.node)
+                self._templates.foretell(outcome.decision, made_from, {} if node is None else node.volumes)
 
     def lease(self) -> contextlib.AbstractContextManager[Cycle]:
         """Hold the lease of the cluster: no other process decides about it meanwhile."""
@@ -291,11 +312,11 @@ class Placer:
         except CollectionError as error:
             job.fail(error)
 
-    def complete_requests(self, placement: Placement) -> dict[Job, Request]:
-        """The requests of the new VMs with template, standing rules and addresses. Jobs that lack one of them fail."""
+    def complete_requests(self, placement: Placement, jobs: Sequence[Job]) -> dict[Job, Request]:
+        """The requests of new VMs with template, standing rules and addresses. Jobs that lack one of them fail."""
         state = placement.scheduler.cluster
         requests: dict[Job, Request] = {}
-        for job in placement.new:
+        for job in jobs:
             try:
                 request = self._access.standing.on_request(self._resolved(job.entry, state), state.snapshot.nodes)
                 inherited = self.base_of(request, job.entry)

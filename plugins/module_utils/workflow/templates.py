@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..engine.cache import ClusterState
+from ..engine.cache import ClusterState, assumed_guest
 from ..engine.texts import known
 from ..errors import AmbiguousName, InvalidRequest, TemplateNotFound
-from ..model import GIB, CloneSource, Guest, Identity, Request, Template
+from ..model import GIB, CloneSource, Decision, Guest, Identity, Request, Template
 from ..proxmox.api.reader import Reader
 from ..proxmox.identity import identity_of
 from ..proxmox.inventory.freshness import read_config
@@ -31,6 +31,22 @@ class Templates:
 
     reader: Reader
     _configs: dict[tuple[int, str | None], Mapping[str, t.Any]] = field(default_factory=dict)
+    # Those that the run itself makes, and the VMIDs of those that it finishes.
+    _own: dict[int, Guest] = field(default_factory=dict)
+    finished: frozenset[int] = frozenset()
+
+    def foretell(self, decision: Decision, base: Mapping[str, t.Any], images: Mapping[str, int | None]) -> None:
+        """Let clones be made of a template that is decided, but does not exist yet."""
+        from .own_templates import foretold_config
+
+        self._own[decision.vmid] = replace(assumed_guest(decision), template=True)
+        self._configs[decision.vmid, None] = foretold_config(decision, base, images)
+
+    def forget_own(self) -> None:
+        """Forget the templates that were decided in an earlier round: they exist by now, or are decided again."""
+        for vmid in self._own:
+            self._configs.pop((vmid, None), None)
+        self._own.clear()
 
     def resolve(self, entry: Entry, cluster: ClusterState) -> Request:
         """The entry's request with its clone source, and with the template's sizes where the request sets none: of
@@ -43,11 +59,12 @@ class Templates:
             if entry.backup is None:
                 check_new(entry.request.options)
             return entry.request
-        sources = _sources(entry, clone, cluster)
+        sources = _sources(entry, clone, [self._own.get(guest.vmid, guest) for guest in cluster], cluster)
         configs = [self._config(guest, clone.snapname) for guest in sources]
         _check_alike(entry, clone, sources, configs)
         for guest, config in zip(sources, configs, strict=True):
-            _check_source(entry, clone, guest, config)
+            if not self._is_own(guest, config):
+                _check_source(entry, clone, guest, config)
             check_options(entry, config, f"a clone of VM {guest.vmid} ({guest.name})")
         templates = tuple(
             replace(_template(guest, config), identity=self._identity(guest, config, clone.snapname))
@@ -66,8 +83,16 @@ class Templates:
             return {}
         return self._configs[request.clone.templates[0].vmid, entry.clone.snapname]
 
-    def _identity(self, guest: Guest, config: Mapping[str, t.Any], snapshot: str | None) -> Identity:
-        """What the source shows of its creation. If its snapshot shows nothing, its present config may."""
+    def _is_own(self, guest: Guest, config: Mapping[str, t.Any]) -> bool:
+        """Whether the run itself makes or finishes the template, so that it is one when it is cloned."""
+        return guest.vmid in self._own or (guest.vmid in self.finished and unfinished(config) is not None)
+
+    def _identity(self, guest: Guest, config: Mapping[str, t.Any], snapshot: str | None) -> Identity | None:
+        """What the source shows of its creation. If its snapshot shows nothing, its present config may; None if it is
+        yet to be made.
+        """
+        if self._is_own(guest, config):
+            return None
         found = identity_of(config, guest.node)
         if snapshot is None or found.is_marked:
             return found
@@ -87,9 +112,9 @@ class Templates:
         return self._configs[key]
 
 
-def _sources(entry: Entry, clone: Clone, cluster: ClusterState) -> list[Guest]:
+def _sources(entry: Entry, clone: Clone, guests: Iterable[Guest], cluster: ClusterState) -> list[Guest]:
     """The guests to clone from, on online nodes: the one with the VMID or name, or templates of one name per node."""
-    vms = [guest for guest in cluster if guest.kind == "qemu"]
+    vms = [guest for guest in guests if guest.kind == "qemu"]
     namesakes = sorted((guest for guest in vms if clone.names(guest)), key=lambda guest: guest.vmid)
     if not namesakes:
         templates = known((guest.name for guest in vms if guest.template and guest.name), clone.name or str(clone.vmid))
@@ -246,7 +271,8 @@ def _check_source(entry: Entry, clone: Clone, guest: Guest, config: Mapping[str,
 
 
 def _template(guest: Guest, config: Mapping[str, t.Any]) -> Template:
-    drives = drives_from(config)
+    drives, mark = drives_from(config), unfinished(config)
+    description = str(config.get("description") or "").rstrip("\n") if mark is None else mark.description
     return Template(
         vmid=guest.vmid,
         node=guest.node,
@@ -254,5 +280,5 @@ def _template(guest: Guest, config: Mapping[str, t.Any]) -> Template:
         volumes=drives.volumes,
         copied=drives.cloudinit,
         media=drives.media,
-        description=str(config.get("description") or "").rstrip("\n"),
+        description=description,
     )

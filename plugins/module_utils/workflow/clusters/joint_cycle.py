@@ -153,7 +153,7 @@ class JointCycle:
         def prepare(site: Site) -> tuple[Placement, dict[Job, Request]]:
             _require_quorum(site, new[site])
             placement = site.placer.prepare([*site.jobs, *new[site]], seen[site])
-            return placement, site.placer.complete_requests(placement)
+            return placement, site.placer.complete_requests(placement, placement.new)
 
         prepared = self._each(prepare)
         placements = {site: placement for site, (placement, _requests) in prepared.items()}
