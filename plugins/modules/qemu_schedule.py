@@ -502,6 +502,7 @@ vms:
           description:
             - The nodes, with the total score and the score per plugin, or with the plugin that rejected the node.
             - Every node of a cluster of up to O(decision_nodes) nodes, the five best nodes of a larger one.
+            - If more than 20 VMs fit nowhere for the same reasons, this list and C(findings) are empty for the others.
           type: list
           elements: dict
           contains:

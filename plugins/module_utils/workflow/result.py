@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from ..engine.texts import first
@@ -31,6 +32,12 @@ NODES_IN_FULL = 50
 
 BEST_TOLD = 5
 """On larger clusters: the number of nodes that a decision reports, and of names for each reason of a rejection."""
+
+
+ALIKE_IN_FULL = 20
+"""How many VMs that fit nowhere for the same reasons are reported with every node, and with what would help them. Of
+the others the reasons are reported, with the number of nodes: nobody reads thousands of equal lists.
+"""
 
 
 class RunFailed(CollectionError):
@@ -61,7 +68,7 @@ def result_of(
     """
     result: dict[str, t.Any] = {
         "changed": any(report.changed for report in reports),
-        "vms": [vm_result(report, in_full) for report in reports],
+        "vms": list(_vm_results(reports, in_full)),
     }
     # If requests failed before any node was evaluated, the usage of the nodes does not matter.
     if not any(report.error for report in reports) or any(
@@ -77,8 +84,21 @@ def result_of(
     return result
 
 
-def vm_result(report: VMReport, in_full: int = NODES_IN_FULL) -> dict[str, t.Any]:
-    """The entry of C(vms) in the module's result."""
+def _vm_results(reports: Iterable[VMReport], in_full: int) -> Iterator[dict[str, t.Any]]:
+    """The entries of C(vms), in brief for VMs that fit nowhere if many others do not for the same reasons."""
+    alike: Counter[frozenset[tuple[str, str, int]]] = Counter()
+    for report in reports:
+        outcome = report.job.outcome
+        brief = False
+        if outcome is not None and outcome.decision is None and outcome.looked is not None:
+            reasons = frozenset((*reason, len(nodes)) for reason, nodes in outcome.looked.rejected().items())
+            alike[reasons] += 1
+            brief = alike[reasons] > ALIKE_IN_FULL
+        yield vm_result(report, in_full, brief=brief)
+
+
+def vm_result(report: VMReport, in_full: int = NODES_IN_FULL, *, brief: bool = False) -> dict[str, t.Any]:
+    """The entry of C(vms) in the module's result; brief: without what differs between nodes."""
     job = report.job
     result: dict[str, t.Any] = {
         **({} if job.cluster is None else {"cluster": job.cluster}),
@@ -94,7 +114,9 @@ def vm_result(report: VMReport, in_full: int = NODES_IN_FULL) -> dict[str, t.Any
         "storages": dict(report.storages),
         "drift": {key: dict(values) for key, values in report.drift.items()},
         "pending": {key: dict(values) for key, values in report.pending.items()},
-        "decision": {**decision_result(job.outcome, in_full), **_clusters(job)} if job.outcome is not None else None,
+        "decision": {**decision_result(job.outcome, in_full, brief=brief), **_clusters(job)}
+        if job.outcome is not None
+        else None,
         "attempts": max(job.attempts, 1),
         "waited": round(job.waited, 1),
         "waited_for": sorted(job.waited_for),
@@ -122,12 +144,12 @@ def _remains(job: Job) -> dict[str, t.Any]:
     return {"applied": job.carried.done} if job.carried is not None and job.carried.done else {}
 
 
-def decision_result(outcome: Outcome, in_full: int = NODES_IN_FULL) -> dict[str, t.Any]:
-    """A decision, or the lack of one, as the module returns it."""
+def decision_result(outcome: Outcome, in_full: int = NODES_IN_FULL, *, brief: bool = False) -> dict[str, t.Any]:
+    """A decision, or the lack of one, as the module returns it; brief: without nodes and findings."""
     decision: Decision | None = outcome.decision
     looked = outcome.looked
     verdicts: Sequence[NodeVerdict] = ()
-    if looked is not None:
+    if looked is not None and not brief:
         verdicts = looked.all() if looked.node_count <= in_full else looked.best(BEST_TOLD)
     return {
         "node": decision.node if decision else None,
@@ -141,7 +163,7 @@ def decision_result(outcome: Outcome, in_full: int = NODES_IN_FULL) -> dict[str,
         ],
         "runner_up": _runner_up(outcome),
         "message": outcome.message,
-        "findings": dict(outcome.findings),
+        "findings": {} if brief else dict(outcome.findings),
         "rejections": [
             {"rejected_by": plugin, "reason": reason, "count": len(nodes), "nodes": nodes[:BEST_TOLD]}
             for (plugin, reason), nodes in (looked.rejected() if looked is not None else {}).items()

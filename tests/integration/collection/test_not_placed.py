@@ -319,3 +319,16 @@ def test_plugin_config__decides_alike_from_a_file_and_as_data(planner: Controlle
     assert by_data["vms"] == by_file["vms"]
     failed = planner.fail("NoNodesAvailable", name="web-1", memory=33000, plugin_config=config)
     assert "3 node(s) would exceed the memory overcommit ratio 0.5" in failed["msg"]
+
+
+def test_vms_that_do_not_fit_for_the_same_reasons__are_summed_up_after_twenty(controller: Controller) -> None:
+    large = [{"name": f"large-{number}", "memory": 9_000_000} for number in range(25)]
+    lonely = {"name": "lonely", "memory": 512, "node_regex": "pve9"}
+
+    result = controller.run("qemu_schedule", vms=[*large, lonely], check=True)
+
+    told = {vm["name"]: vm["decision"] for vm in result["vms"]}
+    assert [name for name, decision in told.items() if not decision["nodes"]] == [f"large-{n}" for n in range(20, 25)]
+    assert not any(decision["findings"] for decision in told.values() if not decision["nodes"])
+    assert told["large-24"]["rejections"] == told["large-0"]["rejections"]
+    assert "large-24" in told["large-24"]["message"]
