@@ -21,7 +21,7 @@ options:
   per_node:
     description:
       - Whether each node may have a template of this name. O(name) and O(node) then identify a template together.
-      - Without O(node), this stands for one template on each node that can be reached and matches O(node_regex). Of a
+      - Without O(node), this stands for one template on each node that takes guests and matches O(node_regex). Of a
         single VM, the result lists them in C(vms).
       - The clone of such a template is made from the copy on its own node, see O(clone).
       - Requires O(template=true) or O(state=absent), and one cluster. V(false) when this is not given.

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from ..engine.cache import ClusterState, assumed_guest
 from ..engine.texts import known
-from ..errors import AmbiguousName, InvalidRequest, TemplateNotFound
+from ..errors import AmbiguousName, CollectionError, InvalidRequest, TemplateNotFound
 from ..model import GIB, CloneSource, Decision, Guest, Identity, Request, Template
 from ..proxmox.api.reader import Reader
 from ..proxmox.identity import identity_of
@@ -59,7 +60,7 @@ class Templates:
             if entry.backup is None:
                 check_new(entry.request.options)
             return entry.request
-        sources = _sources(entry, clone, [self._own.get(guest.vmid, guest) for guest in cluster], cluster)
+        sources = _sources(entry, clone, self._as_they_are(clone, cluster), cluster)
         configs = [self._config(guest, clone.snapname) for guest in sources]
         _check_alike(entry, clone, sources, configs)
         for guest, config in zip(sources, configs, strict=True):
@@ -82,6 +83,23 @@ class Templates:
         if request.clone is None or entry.clone is None:
             return {}
         return self._configs[request.clone.templates[0].vmid, entry.clone.snapname]
+
+    def _as_they_are(self, clone: Clone, cluster: ClusterState) -> list[Guest]:
+        """The guests. The cluster's list shows some seconds late that a VM has become a template, which matters if it
+        shows so of some of the name only.
+        """
+        guests = [self._own.get(guest.vmid, guest) for guest in cluster]
+        named = {guest.vmid: guest for guest in guests if guest.kind == "qemu" and clone.names(guest)}
+        plain = [guest for guest in named.values() if not guest.template]
+        if not 0 < len(plain) < len(named):
+            return guests
+        late = {guest.vmid for guest in plain if self._has_become_template(guest)}
+        return [replace(guest, template=True) if guest.vmid in late else guest for guest in guests]
+
+    def _has_become_template(self, guest: Guest) -> bool:
+        with suppress(CollectionError):
+            return bool(self._config(guest, None).get("template"))
+        return False
 
     def _is_own(self, guest: Guest, config: Mapping[str, t.Any]) -> bool:
         """Whether the run itself makes or finishes the template, so that it is one when it is cloned."""

@@ -104,14 +104,15 @@ def test_copies_on_local_storage__are_cloned_from_a_template_on_a_shared_one(
     assert clone["vms"][0]["storages"]["scsi0"] == "local-lvm"
 
 
-def test_nodes_that_match__get_a_copy_and_those_that_are_offline_are_told(
-    controller: Controller, cluster: SimulatedCluster
+@pytest.mark.parametrize("state", [{"online": False}, {"maintenance": True}])
+def test_nodes_that_match__get_a_copy_and_those_that_are_not_ready_are_told(
+    controller: Controller, cluster: SimulatedCluster, state: dict[str, bool]
 ) -> None:
-    cluster.set_node("pve2", online=False)
+    cluster.set_node("pve2", **state)
     cluster.advance(60)
     result = controller.schedule(**TEMPLATE, node_regex="pve[12]")
     assert named(cluster).keys() == {"pve1"}
-    assert result["warnings"] == ['VM "golden": no copy is made on pve2, which cannot be reached']
+    assert result["warnings"] == ['VM "golden": no copy is made on pve2, which cannot be used at present']
     assert "matches no node" in controller.fail("InvalidRequest", **TEMPLATE, node_regex="big.*")["msg"]
 
 

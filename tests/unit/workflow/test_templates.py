@@ -50,6 +50,8 @@ CONFIG: dict[str, t.Any] = {
     "net0": "virtio=BC:24:11:00:00:01,bridge=vmbr0",
 }
 
+PLAIN = {key: value for key, value in CONFIG.items() if key != "template"}
+
 
 def golden(vmid: int = 900, at: str = "pve1", **fields: t.Any) -> Guest:
     return guest(vmid, at, **{"name": "golden", "status": "stopped", "template": True, **fields})
@@ -67,7 +69,9 @@ def resolve(
     configs are by path below the node: 900/config; answers by their whole path.
     """
     recorded: dict[str, t.Any] = {"/cluster/resources": []}
-    recorded |= {f"/nodes/{each.node}/qemu/{each.vmid}/config": CONFIG for each in guests}
+    recorded |= {
+        f"/nodes/{each.node}/qemu/{each.vmid}/config": CONFIG if each.template else PLAIN for each in guests
+    }
     recorded |= {f"/nodes/pve1/qemu/{path}": config for path, config in (configs or {}).items()}
     recorded |= answers or {}
     nodes = [node(name, online=name != offline) for name in sorted({each.node for each in guests} | {"pve1"})]
@@ -149,7 +153,7 @@ def test_linked_clone_of_what_is_no_template__is_refused() -> None:
 
 def test_a_linked_clone__of_a_template_that_the_list_does_not_show_as_one_yet() -> None:
     assert CONFIG["template"]
-    request = resolve(golden(template=False), full=False)
+    request = resolve(golden(template=False), answers={"/nodes/pve1/qemu/900/config": CONFIG}, full=False)
     assert request.clone is not None
     assert not request.clone.full
 
@@ -189,6 +193,12 @@ def test_source_that_is_half_made__is_not_cloned() -> None:
 def test_clone__is_to_have_its_templates_description() -> None:
     (template,) = source(golden(), configs={"900/config": {**CONFIG, "description": "Debian\n\n13\n"}}).templates
     assert template.description == "Debian\n\n13"
+
+
+def test_copies_that_became_templates_a_moment_ago__count() -> None:
+    late = golden(901, "pve2", template=False)
+    found = source(golden(), late, answers={"/nodes/pve2/qemu/901/config": CONFIG})
+    assert [each.vmid for each in found.templates] == [900, 901]
 
 
 def test_copies_on_nodes_that_are_offline__are_passed_over() -> None:

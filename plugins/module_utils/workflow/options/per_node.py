@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ...engine.node_selection import compiled_regex
 from ...engine.texts import listed
 from ...errors import InvalidRequest
-from ...model import Node
+from ...model import Snapshot
 from .entries import Entry, check_unique
 
 
@@ -31,25 +31,25 @@ def check_per_node(where: str, body: Mapping[str, Any], *, several_clusters: boo
         raise InvalidRequest(f"{where}vmid: {body['vmid']} cannot be that of a copy on each node; set node, too")
 
 
-def on_each_node(entries: Sequence[Entry], read: Callable[[], Collection[Node]]) -> tuple[list[Entry], list[str]]:
+def on_each_node(entries: Sequence[Entry], read: Callable[[], Snapshot]) -> tuple[list[Entry], list[str]]:
     """The entries, of which each for a template per node without a node is replaced by one for each node, and warnings.
 
-    read returns the nodes of the cluster, and is only called if it is needed. Raises InvalidRequest.
+    read returns the cluster, and is only called if it is needed. Raises InvalidRequest.
     """
     if not any(_is_open(entry) for entry in entries):
         return list(entries), []
-    nodes = sorted(read(), key=lambda node: node.name)
+    cluster = read()
     found: list[Entry] = []
     warnings: list[str] = []
     for entry in entries:
         if not _is_open(entry):
             found.append(entry)
             continue
-        copies, left = _copies(entry, nodes)
+        copies, left = _copies(entry, cluster)
         found.extend(copies)
         if left:
             done = "removed" if entry.state == "absent" else "made"
-            warnings.append(f"{entry.label}: no copy is {done} on {listed(left)}, which cannot be reached")
+            warnings.append(f"{entry.label}: no copy is {done} on {listed(left)}, which cannot be used at present")
     found = [replace(entry, position=position) for position, entry in enumerate(found)]
     check_unique(found, "vms")
     return found, warnings
@@ -59,11 +59,14 @@ def _is_open(entry: Entry) -> bool:
     return entry.request.per_node and entry.request.node is None
 
 
-def _copies(entry: Entry, nodes: Iterable[Node]) -> tuple[list[Entry], list[str]]:
-    """The entries for the nodes that can be reached, and the names of the others."""
+def _copies(entry: Entry, cluster: Snapshot) -> tuple[list[Entry], list[str]]:
+    """The entries for the nodes that are ready, or have their copy, and the names of the others."""
     pattern = compiled_regex(entry.request)
+    nodes = sorted(cluster.nodes, key=lambda node: node.name)
     wanted = [node for node in nodes if pattern is None or pattern.matches(node.name)]
+    there = {guest.node for guest in cluster.guests if guest.name == entry.request.name and guest.kind == "qemu"}
     if not wanted:
         raise InvalidRequest(f"per_node: {entry.label} matches no node, expected at least one")
-    copies = [replace(entry, request=replace(entry.request, node=node.name)) for node in wanted if node.online]
-    return copies, [node.name for node in wanted if not node.online]
+    ready = [node for node in wanted if node.online and (node.name in there or not (node.maintenance or node.drained))]
+    copies = [replace(entry, request=replace(entry.request, node=node.name)) for node in ready]
+    return copies, [node.name for node in wanted if node not in ready and (entry.state != "absent" or not node.online)]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from ...engine.profiles import Profile
 from ...engine.texts import first, listed
 from ...errors import InvalidRequest
-from ...model import Guest, Node
+from ...model import Guest, Snapshot
 from ...proxmox.options.request import vm_request
 from ...proxmox.options.values import check_range
 from ..existing.matching import is_silent, named_nowhere
@@ -63,8 +63,8 @@ class Task:
             attributes = device_attributes(params["device_attributes"])
         return cls(entries, series, in_use, default, attributes, pools_of(params))
 
-    def on_each_node(self, read: Callable[[], Collection[Node]]) -> tuple[Task, list[str]]:
-        """The task with one entry for each copy of a template per node, and warnings. read returns the nodes, and is
+    def on_each_node(self, read: Callable[[], Snapshot]) -> tuple[Task, list[str]]:
+        """The task with one entry for each copy of a template per node, and warnings. read returns the cluster, and is
         only called if it is needed.
         """
         if not any(entry.request.per_node for entry in self.entries):
