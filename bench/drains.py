@@ -85,9 +85,10 @@ def _requests(snapshot: Snapshot, drained: str) -> Table:
         ["", "requests", "of which per move", "goal"],
         notes=[
             "To plan: the config of each guest that moves, and Proxmox's own check of it.",
-            "To carry out, for each move: a look at the cluster, that check again, and the request that begins it. "
-            "For a guest that HA manages, the HA rules as well. Beside the moves: the mark that keeps new guests off "
-            "the node, and a last look at the cluster.",
+            "To carry out, for each move: a look at the cluster, that check again, the config, which proves that it is "
+            "the same guest, and the request that begins it. For a guest that HA manages, the HA rules as well. Beside "
+            "the moves: the mark that keeps new guests off the node, what each target knows of tracked connections, "
+            "and a last look at the cluster.",
         ],
     )
     task = _ours(drained)
@@ -101,7 +102,7 @@ def _requests(snapshot: Snapshot, drained: str) -> Table:
     requests = len(drain.requests) - len(planned.requests)
     table.rows += [
         [f"to plan {moves} moves", len(planned.requests), 2, None],
-        [f"to carry out {moves} moves", requests, 3, f"2 + 3 x {moves}"],
+        [f"to carry out {moves} moves", requests, 4, f"6 + 4 x {moves}"],
         ["on a node that is drained", len(again.requests), None, None],
     ]
     return table
