@@ -143,6 +143,55 @@ def test_task__runs_as_a_module_where_it_has_to(run: Callable[..., PlayRun]) -> 
     assert re.findall("vmid_pick: running as a module: ([^,\n]+)", output) == list(reasons)
 
 
+FAR_AWAY = """#!/bin/sh
+# What ssh does, without a network: it runs its last argument in a shell with an environment of its own.
+for command; do :; done
+printf '%s\\n' "$command" >> "$0.log"
+exec env -i PATH="$PATH" HOME="$HOME" XDG_STATE_HOME="$HOME/state" sh -c "$command"
+"""
+
+
+def test_task__runs_on_another_host_with_the_same_result(start: Start, tmp_path: Path) -> None:
+    """It must not look for processes of the controller there: others have their ids, or nobody."""
+    cluster = start(time_scale=0.001)
+    ssh = tmp_path / "ssh"
+    ssh.write_text(FAR_AWAY, encoding="utf-8")
+    ssh.chmod(0o755)
+    given = cluster.environment()
+    login = {
+        "api_host": given["PROXMOX_HOST"], "api_port": given["PROXMOX_PORT"], "ca_path": given["PROXMOX_CA_PATH"],
+        "api_user": given["PROXMOX_USER"], "api_token_id": given["PROXMOX_TOKEN_ID"],
+        "api_token_secret": given["PROXMOX_TOKEN_SECRET"],
+    }  # fmt: skip
+    far = {
+        "ansible_connection": "ssh", "ansible_host": "far.invalid", "ansible_ssh_executable": str(ssh),
+        "ansible_ssh_transfer_method": "piped", "ansible_python_interpreter": sys.executable,
+        "ansible_ssh_use_tty": False,
+    }  # fmt: skip
+    plays = [
+        {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [
+            {"ansible.builtin.add_host": {"name": "far", **far}},
+            {**schedule(name="a", memory=512, state="started", **login), "delegate_to": "far"},
+            schedule(name="a", memory=512, state="started", **login),
+        ]},
+        {"hosts": "far", "gather_facts": False, "tasks": [
+            schedule(name="a", memory=512, cores=2, update=True, **login),
+            {"qemu_scheduler.proxmox.node_drain": {"name": "pve1", **login}},
+        ]},
+    ]  # fmt: skip
+    play = run_playbook(tmp_path / "play", plays, {}, "-vvv")
+    assert play.code == 0, play.output
+    _added, made, found, changed, drained = play.tasks
+    assert (made.result["vms"][0]["actions"], made.result["changed"]) == (["create", "start"], True)
+    assert found.result["changed"] is False
+    assert changed.result["vms"][0]["actions"] == ["update"]
+    assert not drained.failed
+    assert play.output.count("running as a module: the connection is ssh") == 3
+    sent = (tmp_path / "ssh.log").read_text(encoding="utf-8")
+    assert "AnsiballZ_qemu_schedule.py" in sent
+    assert "QEMU_SCHEDULER_STARTED_BY" not in sent
+
+
 def test_task__runs_directly_with_the_interpreter_of_ansible(run: Callable[..., PlayRun]) -> None:
     interpreters = ("{{ ansible_playbook_python }}", "auto", "auto_silent")
     tasks = [{**PICK, "vars": {"ansible_python_interpreter": each}} for each in interpreters]
