@@ -493,7 +493,8 @@ def test_cloud_init_drive_that_is_not_regenerated__is_told(controller: Controlle
     controller.schedule(**created, state="started")
     cluster.fault(method="PUT", path="/qemu/[0-9]+/cloudinit", status=500, message="genisoimage failed")
     warnings = controller.schedule(**created, ciuser="shop", update=True)["warnings"]
-    assert any("was not regenerated; the guest gets the new data when the VM is stopped" in text for text in warnings)
+    (warning,) = warnings
+    assert "was not regenerated; the guest gets the new data when the VM is stopped and started: " in warning
 
 
 @pytest.mark.parametrize("state", ["present", "stopped", "restarted"])

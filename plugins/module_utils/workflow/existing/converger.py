@@ -307,6 +307,7 @@ class Converger:
             try:
                 binder.regenerate_cloud_init(node, guest)
             except (ApiError, PermissionDenied) as error:
+                plan.is_outdated = True
                 plan.cautions.append(
                     f"{plan.entry.label}: its cloud-init drive was not regenerated; the guest gets the new data when "
                     f"the VM is stopped and started: {error.message}"

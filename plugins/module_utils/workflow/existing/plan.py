@@ -86,6 +86,7 @@ class ExistingPlan:
         identity: what the config showed of the VM when the plan was made; digest: that of the config. identity is None
             if the config could not be read, as it is not in a recording. Then nothing is written.
         is_protected: whether the VM is protected against the deletion that is planned.
+        is_outdated: whether its cloud-init drive could not be regenerated.
     """
 
     entry: Entry
@@ -102,6 +103,7 @@ class ExistingPlan:
     identity: Identity | None = None
     digest: str | None = None
     is_protected: bool = False
+    is_outdated: bool = False
 
     @property
     def drift(self) -> dict[str, Mapping[str, t.Any]]:
@@ -217,7 +219,7 @@ class ExistingPlan:
                 f"{label} is on {self.guest.node}, requested on {self.entry.request.node}: it is not moved; "
                 f"migrate it with Proxmox VE, or request node {self.guest.node}"
             )
-        if self.new_cloud_init:
+        if self.new_cloud_init and not self.is_outdated:
             told.append(f"{label} runs: the guest reads {', '.join(self.new_cloud_init)} when it boots the next time")
         if pending:
             hint = "" if self.entry.apply_pending == "reboot" else " Set apply_pending=reboot to do so."
