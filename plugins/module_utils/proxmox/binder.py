@@ -12,19 +12,17 @@ from dataclasses import replace
 from ..errors import (
     ApiError,
     CollectionError,
-    ConnectionFailed,
     GuestVanished,
     NotTheSameGuest,
-    PermissionDenied,
     TaskFailed,
-    TaskTimeout,
 )
 from ..model import Archive, Decision, Identity, Template
 from .api.failures import AnswerLost, VMIDTaken
-from .creations import is_unwritten
-from .inventory.freshness import BEING_MADE, RESTORING, read_config
-from .leftovers import Leftovers, Making, Note, unnoted
-from .lifecycle import LOOK_FOR, unfenced
+from .api.session import Session
+from .inventory.freshness import RESTORING, read_config
+from .leftovers import Leftovers
+from .lifecycle import Lifecycle, unfenced
+from .lost_answers import LostAnswers
 from .making import (
     Adjust,
     Adjustment,
@@ -33,26 +31,41 @@ from .making import (
     Ended,
     Ending,
     LeftBehind,
+    Making,
+    Note,
     NotStarted,
     Unknown,
     described,
     merged,
     to_its_end,
+    unnoted,
 )
 from .options.drives import drive_size
 from .options.values import format_size
 from .outcomes import allocations, is_busy, is_tag_refusal, is_vmid_taken, is_worker_failure
-from .tasks import BUSY_PAUSE, SENDINGS, TaskResult, begun_since, task_rows
+from .tasks import BUSY_PAUSE, SENDINGS, TaskFollower, TaskResult
 from .unfinished import Unfinished, unfinished
 from .writes import GuestWriter
 
 
-class Binder(Leftovers):
-    """Creates, clones, restores and finishes VMs; Lifecycle changes existing ones. May be used from many threads."""
+class Binder:
+    """Creates, clones, restores and finishes VMs. May be used from many threads.
 
-    # From 9.2 on, Proxmox lets some users set tags only on a VM that exists. After the first such refusal, further
-    # creates send the tags afterwards.
-    _tags_come_later = False
+    Attributes:
+        lifecycle: changes existing VMs.
+    """
+
+    def __init__(self, session: Session, tasks: TaskFollower) -> None:
+        self._session = session
+        self._tasks = tasks
+        self._poller = tasks.poller
+        self.lifecycle = Lifecycle(session, tasks)
+        self._finder = self.lifecycle.finder
+        self._leftovers = Leftovers(session, self.lifecycle)
+        self._lost_answers = LostAnswers(session, tasks, self._finder)
+        # From 9.2 on, Proxmox lets some users set tags only on a VM that exists. After the first such refusal, further
+        # creates send the tags afterwards.
+        self._tags_come_later = False
 
     @to_its_end
     def create(
@@ -105,7 +118,7 @@ class Binder(Leftovers):
             made, config = self._adjustable(making, ending)
             guest = made
             growing, kept = _growing(resizes or {}, config)
-            ending = self._removed_if_this_fails(
+            ending = self._leftovers.remove_if_this_fails(
                 making,
                 made,
                 lambda: Adjustment(later, growing),
@@ -146,7 +159,7 @@ class Binder(Leftovers):
         if ending.marked:
             sent["description"] = Unfinished.copy_of(decision, ending.description).marked_description
         # Another VM may have the VMID of the template by now.
-        source = self.writer(template.vmid, template.identity or Identity(template.name, template.node))
+        source = self.lifecycle.writer(template.vmid, template.identity or Identity(template.name, template.node))
         return self._copied(
             making, lambda: source.clone(template.node, sent, fence), adjust, ending, running=request.running
         )
@@ -196,20 +209,24 @@ class Binder(Leftovers):
         """
         imported = allocations(adjustment.changes) & adjustment.resizes.keys()
         if ending.has_steps or imported or adjustment.destroyed:
-            self.update(node, guest, adjustment.changes, adjustment.resizes, adjustment.moves, adjustment.destroyed)
+            self.lifecycle.update(
+                node, guest, adjustment.changes, adjustment.resizes, adjustment.moves, adjustment.destroyed
+            )
             return ending
         changes = merged(adjustment.changes, ending.unmarking)
-        self.update(node, guest, changes, adjustment.resizes, adjustment.moves)
+        self.lifecycle.update(node, guest, changes, adjustment.resizes, adjustment.moves)
         return replace(ending, marked=False)
 
     def _end(self, node: str, guest: GuestWriter, ending: Ending) -> None:
         if ending.template:
-            self.convert_to_template(node, guest)
+            self.lifecycle.convert_to_template(node, guest)
         if ending.ha is not None:
-            self.join_ha(node, guest, ending.ha)
+            self.lifecycle.join_ha(node, guest, ending.ha)
         if ending.marked:
             # The HA manager may move the VM right after it became an HA resource.
-            self._where_it_is(node, guest.vmid, lambda node: self.update(node, guest, ending.unmarking))
+            self._finder.call_where_it_is(
+                node, guest.vmid, lambda node: self.lifecycle.update(node, guest, ending.unmarking)
+            )
 
     def _copied(
         self, making: Making, send: Callable[[], str], adjust: Adjust | None, ending: Ending, *, running: bool
@@ -219,7 +236,7 @@ class Binder(Leftovers):
         if adjust is None:
             return self._ended(making, result, ending, running=running)
         guest, config = self._adjustable(making, ending)
-        ending = self._removed_if_this_fails(
+        ending = self._leftovers.remove_if_this_fails(
             making,
             guest,
             lambda: adjust(described(config, ending.description)),
@@ -248,7 +265,7 @@ class Binder(Leftovers):
                 if running:
                     # After the proof, which may take long enough for the reservation to expire.
                     making.fence()
-                    node = self.start(node, guest)
+                    node = self.lifecycle.start(node, guest)
                 self._end(node, guest, ending)
         except VMIDTaken:
             raise
@@ -273,25 +290,25 @@ class Binder(Leftovers):
                 upid = send()
                 making.note(task=upid)
                 result = self._tasks.wait(upid)
-                self._quorum.shown()
+                self.lifecycle.quorum.shown()
                 return result
             except AnswerLost as error:
                 lost = error
-                found = self._looked_for(making, since)
+                found = self._lost_answers.look_for(making, since)
                 if found:
                     return found
             except (ApiError, TaskFailed) as error:
                 if is_vmid_taken(error.message, making.vmid):
-                    found = self._looked_for(making, since) if lost else None
+                    found = self._lost_answers.look_for(making, since) if lost else None
                     if found:
                         return found
                     raise VMIDTaken(f"VMID {making.vmid} is taken: {error.message}", making.vmid) from error
                 if is_worker_failure(error.message):
-                    self._remove_stub(making, error)
+                    self._leftovers.remove_stub(making, error)
                 if not (tries_left and is_busy(error.message)):
                     # After a refusal of tags Proxmox has removed the VM, and create sends it again without them.
                     if not is_tag_refusal(error.message):
-                        self._remove_leftover(making, error, upid)
+                        self._leftovers.remove_leftover(making, error, upid)
                     raise
                 self._poller.sleep(BUSY_PAUSE)
             except CollectionError as error:
@@ -310,60 +327,6 @@ class Binder(Leftovers):
             if lost is None:
                 raise
             raise Ended(Unknown(making.vmid, making.node, lost, begun=False)) from error
-
-    def _looked_for(self, making: Making, since: float | None) -> TaskResult | None:
-        """Look for the VM after a lost answer: return the result if it was made, None if there is no such guest.
-
-        Raises VMIDTaken when another guest has the VMID, TaskFailed when the VM's task failed, and Ended when it cannot
-        be determined whether the VM was made.
-        """
-        shown = False
-        try:
-            shown = self._poller.until(lambda: self._row(making.vmid), LOOK_FOR) is not None
-            return self._found(making, since) if shown else None
-        except TaskTimeout as error:
-            raise Ended(Unknown(making.vmid, making.node, error, begun=shown)) from error
-        except (ApiError, ConnectionFailed, PermissionDenied) as error:
-            text = f"cannot determine whether VM {making.vmid} was created on node {making.node}: {error.message}"
-            lost = AnswerLost(text, vmid=making.vmid, node=making.node)
-            raise Ended(Unknown(making.vmid, making.node, lost, begun=False)) from error
-
-    def _found(self, making: Making, since: float | None) -> TaskResult | None:
-        """Wait until the guest with our VMID has its complete config, and return our task's result if it is our VM."""
-        upid = self._own_task(making, since)
-        if upid:
-            making.note(task=upid)
-        result = self._tasks.wait(upid) if upid else TaskResult("", making.node)
-
-        def complete() -> Mapping[str, t.Any] | None:
-            row = self._row(making.vmid)
-            if row is None or row["type"] != "qemu":
-                return row or {}
-            # A clone for another node is first made on the node of its template.
-            config = read_config(self._session, row["node"], making.vmid) or {}
-            unwritten = row.get("lock") in BEING_MADE or is_unwritten(self._session, row["node"], making.vmid, config)
-            return None if unwritten else {**row, **config}
-
-        guest = self._poller.until(complete, self._tasks.timeout)
-        if guest is None:
-            message = f"VM {making.vmid} is still being created for node {making.node} after {self._tasks.timeout:g} s"
-            raise TaskTimeout(message, upid=upid, node=making.node)
-        if not guest:
-            return None
-        if guest["type"] == "qemu" and guest.get("name", "") == making.name:
-            return result
-        raise VMIDTaken(f"VMID {making.vmid} is taken by another guest on node {guest['node']}", making.vmid)
-
-    def _own_task(self, making: Making, since: float | None) -> str | None:
-        """Return the task that makes the VM, if it can be identified."""
-        if since is None:
-            return None
-        rows = task_rows(self._session, making.task_node, making.task_id)
-        new = [task for task in begun_since(rows, {making.task_type}, since) if task.user == self._session.user]
-        # A clone's task names only its source, and other clones of it may have been made at the same time.
-        if not new or (making.task_type != "qmcreate" and len(new) > 1):
-            return None
-        return max(new, key=lambda task: task.started).text
 
     def _adjustable(self, making: Making, ending: Ending) -> tuple[GuestWriter, dict[str, t.Any]]:
         """Return the writer to the VM that this call has made, and its config. Raises Ended when it cannot be read."""
@@ -387,7 +350,7 @@ class Binder(Leftovers):
         is_other = bool(making.name) and config.get("name") != making.name
         if is_other or (ending.marked and unfinished(config) is None):
             raise VMIDTaken(f"VMID {making.vmid} is taken by another guest on node {making.node}", making.vmid)
-        guest = self._seen(making.node, making.vmid, config)
+        guest = self._leftovers.writer_of(making.node, making.vmid, config)
         making.note(identity=guest.identity)
         return guest, config
 

@@ -8,16 +8,15 @@ from __future__ import annotations
 import re
 import typing as t
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from ..errors import ApiError, CollectionError, NotTheSameGuest, TaskFailed, TaskTimeout
-from ..model import Identity
 from .api.failures import VMIDTaken
+from .api.session import Session
 from .creations import removal_of
 from .identity import identity_of
 from .inventory.freshness import BEING_MADE, RESTORING, read_config
 from .lifecycle import Lifecycle
-from .making import Adjustment, Ended, LeftBehind, Unknown
+from .making import Adjustment, Ended, LeftBehind, Making, Unknown
 from .outcomes import is_killed, is_missing
 from .tasks import Upid, task_rows
 from .writes import GuestWriter
@@ -28,36 +27,14 @@ _ROOT = "root@pam"
 R = t.TypeVar("R")
 
 
-class Note(t.Protocol):
-    """Notes what is known by now of a VM that is being made."""
-
-    def __call__(self, *, task: str = "", identity: Identity | None = None) -> None: ...
-
-
-def unnoted(*, task: str = "", identity: Identity | None = None) -> None:
-    """Note nothing, for creations without a reservation."""
-
-
-@dataclass(frozen=True, slots=True)
-class Making:
-    """A VM that is being made: its VMID, name and node, the type, node and id of its task, the fence to call before
-    each write, and where to note what is known of the VM.
-    """
-
-    vmid: int
-    name: str
-    node: str
-    task_type: str
-    task_node: str
-    task_id: str
-    fence: Callable[[], None]
-    note: Note
-
-
-class Leftovers(Lifecycle):
+class Leftovers:
     """Removes the remains of VMs that could not be made. May be used from many threads."""
 
-    def _removed_if_this_fails(
+    def __init__(self, session: Session, lifecycle: Lifecycle) -> None:
+        self._session = session
+        self._lifecycle = lifecycle
+
+    def remove_if_this_fails(
         self,
         making: Making,
         guest: GuestWriter,
@@ -78,20 +55,20 @@ class Leftovers(Lifecycle):
             self._remove(making, error, guest)
             raise
 
-    def _remove_leftover(self, making: Making, error: ApiError | TaskFailed, upid: str | None) -> None:
+    def remove_leftover(self, making: Making, error: ApiError | TaskFailed, upid: str | None) -> None:
         """Delete what a failed create or restore left and Proxmox should have removed; never what others made since.
 
         The remains of a killed process are only reported: some of its disks may exist that no config names.
         """
         if isinstance(error, TaskFailed) and is_killed(error.exitstatus):
-            self._report_locked(making, error)
+            self._raise_if_locked(making, error)
             return
         if making.task_type == RESTORING and upid:
             self._remove_if(making, error, _is_stub)
         if making.task_type == "qmcreate" and making.name and upid:
             self._remove_if(making, error, lambda config: self._is_leftover(making, Upid.parse(upid), config))
 
-    def _remove_stub(self, making: Making, error: CollectionError) -> None:
+    def remove_stub(self, making: Making, error: CollectionError) -> None:
         """Delete the empty VM that Proxmox makes for a create before it starts the task.
 
         That VM is certainly ours: Proxmox refuses a VMID in use before it makes one. Raises Ended when it could not be
@@ -103,7 +80,7 @@ class Leftovers(Lifecycle):
         reason = f"only {_ROOT} may remove a locked VM"
         if self._session.user == _ROOT:
             try:
-                self._seen(making.task_node, making.vmid, config).delete(making.task_node, skiplock=1)
+                self.writer_of(making.task_node, making.vmid, config).delete(making.task_node, skiplock=1)
             except CollectionError as second:
                 reason = second.message
             else:
@@ -111,7 +88,7 @@ class Leftovers(Lifecycle):
         taken = VMIDTaken(error.message, making.vmid)
         raise Ended(LeftBehind(making.vmid, making.task_node, taken, reason, stub=True)) from error
 
-    def _report_locked(self, making: Making, error: CollectionError) -> None:
+    def _raise_if_locked(self, making: Making, error: CollectionError) -> None:
         """Raise Ended when the VM is still locked by its creation, which no process continues."""
         try:
             config = read_config(self._session, making.task_node, making.vmid)
@@ -142,17 +119,17 @@ class Leftovers(Lifecycle):
                 return
         except CollectionError as second:
             raise Ended(LeftBehind(making.vmid, making.node, error, second.message)) from error
-        self._remove(making, error, self._seen(making.node, making.vmid, config))
+        self._remove(making, error, self.writer_of(making.node, making.vmid, config))
 
     def _remove(self, making: Making, error: CollectionError, guest: GuestWriter) -> None:
         """Delete the VM, unless another one has its VMID by now. Raises Ended when it could not be deleted."""
         try:
             config = guest.look(making.node)
             # Without quorum, a deletion would remove the disks and keep the VM.
-            self._quorum.require(f"VM {making.vmid} was not deleted", fresh=True)
+            self._lifecycle.quorum.require(f"VM {making.vmid} was not deleted", fresh=True)
             if config.get("protection"):
-                self.update(making.node, guest, {"delete": "protection"})
-            self.delete(making.node, guest)
+                self._lifecycle.update(making.node, guest, {"delete": "protection"})
+            self._lifecycle.delete(making.node, guest)
         except NotTheSameGuest:
             return
         except CollectionError as second:
@@ -160,9 +137,9 @@ class Leftovers(Lifecycle):
                 return
             raise Ended(LeftBehind(making.vmid, making.node, error, second.message)) from error
 
-    def _seen(self, node: str, vmid: int, config: Mapping[str, t.Any]) -> GuestWriter:
+    def writer_of(self, node: str, vmid: int, config: Mapping[str, t.Any]) -> GuestWriter:
         """Return the writer to the VM whose config was read right now."""
-        return self.writer(vmid, identity_of(config, node), digest=config.get("digest"), is_fresh=True)
+        return self._lifecycle.writer(vmid, identity_of(config, node), digest=config.get("digest"), is_fresh=True)
 
 
 def _is_stub(config: Mapping[str, t.Any]) -> bool:

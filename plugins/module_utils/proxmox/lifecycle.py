@@ -23,6 +23,7 @@ from ..errors import (
 )
 from ..model import HAIntent, Identity
 from .api.session import Session
+from .finder import TRIES, Config, Finder
 from .options.drives import drive_size, kind_of, media_of
 from .outcomes import allocations, is_missing, is_running_already
 from .tasks import Quorum, TaskFollower, TaskResult, Upid, nothing, sent
@@ -32,14 +33,7 @@ from .writes import GuestWriter, unchecked
 # write was not carried out.
 LOOK_FOR = 6.0
 
-# How many attempts a write gets on a VM that is not found on its node, and the seconds between two of them.
-TRIES = 3
-FIND_AGAIN_AFTER = 1.0
-
 R = t.TypeVar("R")
-
-
-Config: t.TypeAlias = "Mapping[str, t.Any]"
 
 
 def unfenced() -> None:
@@ -61,13 +55,18 @@ class Lifecycle:
     three attempts the error is raised.
 
     All methods raise NotTheSameGuest if the VMID belongs to another guest by now.
+
+    Attributes:
+        finder: finds the VMs that have moved.
+        quorum: whether the cluster has it, as far as known.
     """
 
     def __init__(self, session: Session, tasks: TaskFollower) -> None:
         self._session = session
         self._tasks = tasks
         self._poller = tasks.poller
-        self._quorum = Quorum(session, tasks.poller.clock)
+        self.finder = Finder(session, tasks.poller)
+        self.quorum = Quorum(session, tasks.poller.clock)
         self._waiting: dict[str, set[int]] = {}
 
     def writer(
@@ -104,7 +103,7 @@ class Lifecycle:
             TaskFailed, TaskTimeout: a move, a resize or a change that allocates volumes failed.
         """
         if resizes or moves or destroyed or allocations(changes):
-            self._quorum.require(f"VM {guest.vmid} was not changed")
+            self.quorum.require(f"VM {guest.vmid} was not changed")
         told: list[str] = []
         for slot, storage in (moves or {}).items():
             told.extend(self._move_disk(node, guest, slot, storage))
@@ -140,7 +139,9 @@ class Lifecycle:
         """Let a running VM find its present cloud-init data when the guest reboots: Proxmox VE writes them to the drive
         only when it starts the VM itself.
         """
-        self._where_it_is(node, guest.vmid, lambda node: self._sent(lambda: guest.regenerate_cloud_init(node)))
+        self.finder.call_where_it_is(
+            node, guest.vmid, lambda node: self._sent(lambda: guest.regenerate_cloud_init(node))
+        )
 
     def start(self, node: str, guest: GuestWriter) -> str:
         """Start the VM and return the node on which it runs: HA may have moved it. A running VM is not an error.
@@ -160,7 +161,7 @@ class Lifecycle:
                 return node
             return self._after_ha(node, guest.vmid, "running", upid)
 
-        return self._where_it_is(node, guest.vmid, start_on)
+        return self.finder.call_where_it_is(node, guest.vmid, start_on)
 
     def stop(self, node: str, guest: GuestWriter) -> str:
         """Stop the VM at once, like a power cut, and return its node. A stopped VM is not an error."""
@@ -180,7 +181,7 @@ class Lifecycle:
 
     def suspend(self, node: str, guest: GuestWriter) -> str:
         """Write the VM's memory to disk, stop the VM, and return its node. Its next start continues from there."""
-        self._quorum.require(f"VM {guest.vmid} was not suspended")
+        self.quorum.require(f"VM {guest.vmid} was not suspended")
         return self._commanded(node, guest, "suspend", {"todisk": True}, lambda now: now.get("lock") == "suspended")
 
     def convert_to_template(self, node: str, guest: GuestWriter) -> None:
@@ -198,7 +199,9 @@ class Lifecycle:
     def move_to_pool(self, node: str, guest: GuestWriter, pool: str) -> None:
         """Put the VM into a pool and remove it from its present one. Raises ApiError, PermissionDenied."""
         try:
-            self._where_it_is(node, guest.vmid, lambda node: self._sent(lambda: guest.move_to_pool(node, pool)))
+            self.finder.call_where_it_is(
+                node, guest.vmid, lambda node: self._sent(lambda: guest.move_to_pool(node, pool))
+            )
         except ApiError as error:
             # The first answer was lost, and this is the answer to the second request.
             if "already a pool member" not in error.message:
@@ -208,7 +211,7 @@ class Lifecycle:
         """Add the VM as an HA resource, as ha.join_ha does, wherever the HA manager moves it meanwhile."""
         from .ha import join_ha
 
-        self._where_it_is(
+        self.finder.call_where_it_is(
             node,
             guest.vmid,
             lambda node: join_ha(self._session, self._poller, node, guest, intent, self._waiting),
@@ -225,18 +228,18 @@ class Lifecycle:
             TaskFailed: it is locked, is a template with linked clones, or a disk could not be removed.
         """
         vmid = guest.vmid
-        found = self._located(node, guest)
+        found = self.finder.locate(node, guest)
         if found is None:
             return False
         node, config = found
         check_unprotected(vmid, config)
-        self._quorum.require(f"VM {vmid} was neither stopped nor deleted")
-        current = self._current(node, vmid)
+        self.quorum.require(f"VM {vmid} was neither stopped nor deleted")
+        current = self.finder.current(node, vmid)
         if current is not None and current["status"] != "stopped":
             node = self.stop(node, guest)
 
         def gone() -> bool | None:
-            return self._poller.until(lambda: True if self._remaining(node, guest) is None else None, LOOK_FOR)
+            return self._poller.until(lambda: True if self.finder.node_of(node, guest) is None else None, LOOK_FOR)
 
         for tries_left in reversed(range(TRIES)):
             try:
@@ -249,40 +252,11 @@ class Lifecycle:
                 # It was migrated meanwhile, or another user or process has deleted it.
                 if not (tries_left and is_missing(error.message)):
                     raise
-                now = self._remaining(node, guest)
+                now = self.finder.node_of(node, guest)
                 if now is None:
                     break
                 node = now
         return True
-
-    def _remaining(self, node: str, guest: GuestWriter) -> str | None:
-        """Return the VM's node; None when it is gone, also if another VM has its VMID by now."""
-        try:
-            found = self._located(node, guest)
-        except NotTheSameGuest:
-            return None
-        return None if found is None else found[0]
-
-    def _located(self, node: str, guest: GuestWriter) -> tuple[str, Config] | None:
-        """Return the VM's node and config, looked for on node first; None when there is no such VM.
-
-        A node whose cluster file system is just rejoining the cluster does not find its VMs for a moment. Raises
-        ApiError if it still does not after three attempts.
-        """
-        for _try in range(TRIES):
-            try:
-                return node, guest.look(node)
-            except ApiError as error:
-                if not is_missing(error.message):
-                    raise
-            row = self._row(guest.vmid)
-            if row is None or row["type"] != "qemu":
-                return None
-            if row["node"] == node:
-                self._poller.sleep(FIND_AGAIN_AFTER)
-            node = row["node"]
-        message = f"the cluster shows VM {guest.vmid} on node {node}, which does not find it: not deleted"
-        raise ApiError(message, vmid=guest.vmid)
 
     def _move_disk(self, node: str, guest: GuestWriter, slot: str, storage: str) -> tuple[str, ...]:
         """Copy a disk to a storage, also while the VM runs, and delete the original. Returns the task's log if it ended
@@ -309,7 +283,7 @@ class Lifecycle:
         def stopped(now: Mapping[str, t.Any]) -> bool:
             return str(now["status"]) == "stopped"
 
-        self._quorum.require(f"VM {guest.vmid} was not stopped")
+        self.quorum.require(f"VM {guest.vmid} was not stopped")
         return self._commanded(node, guest, command, params, stopped, by_ha="stopped")
 
     def _commanded(
@@ -327,7 +301,7 @@ class Lifecycle:
 
         def act(node: str) -> str:
             def done() -> str | None:
-                current = self._current(node, guest.vmid)
+                current = self.finder.current(node, guest.vmid)
                 return "" if current is not None and reached(current) else None
 
             try:
@@ -338,24 +312,7 @@ class Lifecycle:
                 return node
             return node if by_ha is None else self._after_ha(node, guest.vmid, by_ha, upid)
 
-        return self._where_it_is(node, guest.vmid, act)
-
-    def _where_it_is(self, node: str, vmid: int, act: Callable[[str], R]) -> R:
-        """Call act with node. If the VM is not found there, call act with the node on which the cluster shows it.
-
-        The VM may have been moved meanwhile, also while a task waited for its lock. And a node whose cluster file
-        system is just rejoining the cluster does not find the VM for a moment.
-        """
-        for tries_left in reversed(range(TRIES)):
-            try:
-                return act(node)
-            except (ApiError, TaskFailed) as error:
-                row = self._row(vmid) if tries_left and is_missing(error.message) else None
-                if row is None or row["type"] != "qemu":
-                    raise
-                node = row["node"]
-                self._poller.sleep(FIND_AGAIN_AFTER)
-        raise AssertionError("the last try has returned or raised")
+        return self.finder.call_where_it_is(node, guest.vmid, act)
 
     def _after_ha(self, node: str, vmid: int, wanted: str, upid: str) -> str:
         """Return the VM's node. For an HA resource, Proxmox only passes the request to the HA manager, which acts many
@@ -367,9 +324,9 @@ class Lifecycle:
         def look() -> str | None:
             nonlocal node
             try:
-                current = self._current(node, vmid)
+                current = self.finder.current(node, vmid)
                 if current is None:
-                    row = self._row(vmid)
+                    row = self.finder.row(vmid)
                     node = row["node"] if row else node
                     return None
                 state = (current.get("ha") or {}).get("state")
@@ -401,21 +358,6 @@ class Lifecycle:
         except PermissionDenied:
             return True
         return any(row.get("sid") == f"vm:{vmid}" and row.get("state") == "started" for row in rows)
-
-    def _current(self, node: str, vmid: int) -> Mapping[str, t.Any] | None:
-        """Return the VM's current status as Proxmox reports it; None when the VM is not on node."""
-        try:
-            current: Mapping[str, t.Any] = self._session.get(f"/nodes/{node}/qemu/{vmid}/status/current")
-        except ApiError as error:
-            if is_missing(error.message):
-                return None
-            raise
-        return current
-
-    def _row(self, vmid: int) -> Mapping[str, t.Any] | None:
-        """Return the guest's row in the cluster's list, where existence, node and lock show at once."""
-        rows = self._session.get("/cluster/resources", type="vm")
-        return next((row for row in rows if row.get("vmid") == vmid), None)
 
     def _sent(self, send: Callable[[], R], done: Callable[[], R | None] = nothing) -> R:
         return sent(send, self._poller.sleep, done)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..errors import CollectionError, TaskTimeout
-from ..model import HAIntent, Request
+from ..model import HAIntent, Identity, Request
 from .creations import removal_of
 
 if t.TYPE_CHECKING:
@@ -25,6 +25,32 @@ TEMPLATE = "template"
 """The option that makes a VM a template. It is not sent with the config, which would only set the flag and not convert
 the disks.
 """
+
+
+class Note(t.Protocol):
+    """Notes what is known by now of a VM that is being made."""
+
+    def __call__(self, *, task: str = "", identity: Identity | None = None) -> None: ...
+
+
+def unnoted(*, task: str = "", identity: Identity | None = None) -> None:
+    """Note nothing, for creations without a reservation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """A VM that is being made: its VMID, name and node, the type, node and id of its task, the fence to call before
+    each write, and where to note what is known of the VM.
+    """
+
+    vmid: int
+    name: str
+    node: str
+    task_type: str
+    task_node: str
+    task_id: str
+    fence: Callable[[], None]
+    note: Note
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from ..proxmox.api.failures import NodeSilent, NodeUnreachable, VMIDTaken
 from ..proxmox.binder import Binder
 from ..proxmox.creations import BeingCreated, Creations
 from ..proxmox.identity import MARKS
-from ..proxmox.leftovers import unnoted
 from ..proxmox.making import (
     TEMPLATE,
     Adjust,
@@ -31,6 +30,7 @@ from ..proxmox.making import (
     NotStarted,
     Unknown,
     adjustment_of,
+    unnoted,
 )
 from ..proxmox.options.request import create_parameters, import_resizes
 from ..proxmox.tasks import Poller, TaskFollower

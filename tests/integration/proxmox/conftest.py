@@ -79,7 +79,7 @@ def parameters(cluster: SimulatedCluster, **changes: t.Any) -> dict[str, t.Any]:
 def guest(cluster: SimulatedCluster, binder: Binder, vmid: int) -> GuestWriter:
     """Return a writer to the guest that has the VMID now."""
     found = cluster.state()["guests"].get(vmid, {"config": {}, "node": "pve1"})
-    return binder.writer(vmid, identity_of(found["config"], found["node"]))
+    return binder.lifecycle.writer(vmid, identity_of(found["config"], found["node"]))
 
 
 def calls(cluster: SimulatedCluster) -> list[str]:

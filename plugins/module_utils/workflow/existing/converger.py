@@ -203,7 +203,7 @@ class Converger:
         if plan.identity is None:
             unknown = f"{plan.entry.label} ({plan.guest.vmid}): its config was not read, so nothing is done with it"
             return Carried(done, node, error=GuestVanished(unknown))
-        guest = binder.writer(
+        guest = binder.lifecycle.writer(
             plan.guest.vmid, plan.identity, digest=plan.digest, check=lambda config: self._check_still(plan, config)
         )
         for action in plan.actions:
@@ -238,20 +238,25 @@ class Converger:
             slots = ", ".join(plan.changes.unplaced)
             raise DriftNotApplicable(f"{plan.entry.label}: {slots}: no storage was chosen; run the task again")
         if action == "delete":
-            return node, binder.delete(node, guest)
+            return node, binder.lifecycle.delete(node, guest)
         if action == "finish":
             self._finish(plan, binder, guest)
             return node, True
         if action == "update":
             self._update(plan, binder, guest)
             return node, True
-        commands = {"start": binder.start, "pause": binder.pause, "resume": binder.resume, "suspend": binder.suspend}
+        commands = {
+            "start": binder.lifecycle.start,
+            "pause": binder.lifecycle.pause,
+            "resume": binder.lifecycle.resume,
+            "suspend": binder.lifecycle.suspend,
+        }
         if action in commands:
             return commands[action](node, guest), True
         if action == "reboot" and not read_pending(self._reader, node, guest.vmid):
             return node, False
         node = self._shut_down(plan, node, binder, guest, shutdown)
-        return node if action == "stop" else binder.start(node, guest), True
+        return node if action == "stop" else binder.lifecycle.start(node, guest), True
 
     def _check_still(self, plan: ExistingPlan, config: Mapping[str, t.Any]) -> None:
         """Check the VM by the config that it has right before a write. Raises GuestVanished, RemovalRefused."""
@@ -276,9 +281,9 @@ class Converger:
     @staticmethod
     def _shut_down(plan: ExistingPlan, node: str, binder: Binder, guest: GuestWriter, shutdown: Shutdown) -> str:
         if shutdown.force and shutdown.seconds == 0:
-            return binder.stop(node, guest)
+            return binder.lifecycle.stop(node, guest)
         try:
-            return binder.shutdown(node, guest, seconds=shutdown.seconds, force=shutdown.force)
+            return binder.lifecycle.shutdown(node, guest, seconds=shutdown.seconds, force=shutdown.force)
         except (ApiError, TaskFailed) as error:
             if is_shutdown_timeout(error.message):
                 reason = "did not shut down in time"
@@ -299,13 +304,13 @@ class Converger:
     def _update(plan: ExistingPlan, binder: Binder, guest: GuestWriter) -> None:
         node, ha = plan.guest.node, plan.entry.request.ha
         adjustment = adjustment_of(plan.changes)
-        told = binder.update(
+        told = binder.lifecycle.update(
             node, guest, adjustment.changes, adjustment.resizes, adjustment.moves, adjustment.destroyed
         )
         plan.cautions.extend(f"{plan.entry.label}: {line}" for line in told)
         if plan.new_cloud_init:
             try:
-                binder.regenerate_cloud_init(node, guest)
+                binder.lifecycle.regenerate_cloud_init(node, guest)
             except (ApiError, PermissionDenied) as error:
                 plan.is_outdated = True
                 plan.cautions.append(
@@ -313,11 +318,11 @@ class Converger:
                     f"the VM is stopped and started: {error.message}"
                 )
         if TEMPLATE in plan.changes.parameters:
-            binder.convert_to_template(node, guest)
+            binder.lifecycle.convert_to_template(node, guest)
         if POOL in plan.changes.changes:
-            binder.move_to_pool(node, guest, str(plan.changes.after[POOL]))
+            binder.lifecycle.move_to_pool(node, guest, str(plan.changes.after[POOL]))
         if plan.ha is not None and ha is not None:
-            binder.join_ha(node, guest, ha)
+            binder.lifecycle.join_ha(node, guest, ha)
 
     def _config(self, entry: Entry, guest: Guest) -> tuple[Guest, StoredConfig]:
         """The VM's config, and the guest with its current node: a clone for another node is created on the node of its
