@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing import converger, limits
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing import existing_vms
 from ansible_collections.qemu_scheduler.proxmox.plugins.modules import fleet_info
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.direct import DirectAction
 
@@ -14,4 +14,4 @@ class ActionModule(DirectAction):
     """Found by Ansible by this name."""
 
     module = fleet_info
-    imports = (converger, limits)
+    imports = (existing_vms,)

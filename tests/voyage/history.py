@@ -23,7 +23,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservation
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.records import Durations
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import access as access_module
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import stopping
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.converger import Converger
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.comparison import Comparison
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves import planning as planning_module
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options import (
     plugin_config as config_module,
@@ -42,7 +42,7 @@ from .tenants import Tenants
 from .wishes import NAMES, NODES, OPS, TEMPLATE, VMIDS, cluster, parameters, requests
 
 PLAN = planning_module.Planning.plan
-PLAN_EXISTING = Converger.plan
+PLAN_EXISTING = Comparison.plan
 
 BEGIN = 1_800_000_000.0
 CHAOS_SECONDS = 90.0
@@ -87,7 +87,7 @@ class History:
         self.tasks: dict[int, Task] = {}
         network = Network(self.actors, self.loop, self.server, self.weather, self.rng, self.log)
         network.watch = self._note
-        Converger.plan = lambda *args, **kwargs: self._meant(*args, **kwargs)  # type: ignore[method-assign]
+        Comparison.plan = lambda *args, **kwargs: self._meant(*args, **kwargs)  # type: ignore[method-assign]
         planning_module.Planning.plan = lambda *args, **kwargs: self._planned(*args, **kwargs)  # type: ignore[method-assign]
         session_module.Transport = network.transport  # type: ignore[misc, assignment]
         access_module.open_ledger = lambda _where: Ledger(self.database, Durations())  # type: ignore[assignment]
@@ -271,8 +271,8 @@ class History:
         self.tenants.moving = vmids
         return plan
 
-    def _meant(self, converger: Converger, entry: t.Any, guest: t.Any, *args: t.Any) -> t.Any:
-        plan = PLAN_EXISTING(converger, entry, guest, *args)
+    def _meant(self, comparison: Comparison, entry: t.Any, guest: t.Any, *args: t.Any) -> t.Any:
+        plan = PLAN_EXISTING(comparison, entry, guest, *args)
         self.permits.meant(self.actors.process.pid, plan.guest.vmid, plan.identity)
         return plan
 

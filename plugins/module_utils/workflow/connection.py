@@ -40,7 +40,7 @@ from ..proxmox.rights import (
     privileges_for,
 )
 from ..reservations.opening import look_at_ledger
-from .existing.converger import missing_pool
+from .existing.comparison import missing_pool
 from .options.entries import RUNNING, Entry
 from .options.task import Task
 

@@ -73,7 +73,7 @@ class Foresight:
     def _of_new(self, label: str, decision: Decision) -> list[str]:
         request = decision.request
         if request.pool is not None and request.pool not in self.snapshot.pools:
-            from .existing.converger import missing_pool
+            from .existing.comparison import missing_pool
 
             missing = missing_pool(self.reader, request.pool)
             if missing is not None:

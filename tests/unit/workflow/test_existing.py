@@ -19,7 +19,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.recorded import RecordedReader
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.creations import BeingCreated
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.converger import Converger
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.comparison import Comparison
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.limits import sizes_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.plan import ExistingPlan
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
@@ -37,9 +37,9 @@ def entry(**options: Any) -> Entry:
 
 def converger(
     config: dict[str, Any], abandoned: Collection[int] = (), pools: Collection[str] = (), **more: Any
-) -> Converger:
+) -> Comparison:
     answers = {"/cluster/resources": [], f"{PATH}/config": {"name": "web", **config}, **more}
-    return Converger(RecordedReader(answers), abandoned, pools=pools)
+    return Comparison(RecordedReader(answers), abandoned, pools=pools)
 
 
 def plan(asked: Entry, config: dict[str, Any] | None = None, status: str = "running") -> ExistingPlan:

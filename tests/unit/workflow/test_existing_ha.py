@@ -12,8 +12,8 @@ from support.small_cluster import guest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import DriftNotApplicable
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.recorded import RecordedReader
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.converger import (
-    Converger,
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.comparison import (
+    Comparison,
     ExistingPlan,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
@@ -42,7 +42,7 @@ def plan(
     config = {"/cluster/resources": NODES, "/nodes/pve1/qemu/100/config": {"name": "web"}}
     reader = RecordedReader({**config, **known, **dict(answers)})
     (asked,) = build_entries({"name": "web", "ha": ha, **options}, one_vm_argument_spec(), 0.0)
-    return Converger(reader).plan(asked, guest(100, "pve1", name="web", status=status))
+    return Comparison(reader).plan(asked, guest(100, "pve1", name="web", status=status))
 
 
 @pytest.mark.parametrize(

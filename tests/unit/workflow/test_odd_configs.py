@@ -13,7 +13,7 @@ from support.small_cluster import guest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import CollectionError
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.recorded import RecordedReader
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.converger import Converger
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.comparison import Comparison
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.limits import growth_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import build_entries
@@ -73,5 +73,5 @@ def test_an_odd_value__in_a_config_is_an_error_of_ours_or_none(key: str) -> None
         with suppress(CollectionError):
             answers = {"/cluster/resources": [], "/nodes/pve1/qemu/100/config": {**CONFIG, key: value}}
             reader = RecordedReader(answers)
-            plan = Converger(reader).plan(entry, guest(100, "pve1", name="web", status="running"))
+            plan = Comparison(reader).plan(entry, guest(100, "pve1", name="web", status="running"))
             assert growth_of(plan) is not None

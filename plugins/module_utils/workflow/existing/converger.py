@@ -1,201 +1,46 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Existing VMs: how they differ from their requests, and how they are changed."""
+"""Carries out the plans for existing VMs."""
 
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from types import MappingProxyType
 
 from ...errors import (
     ApiError,
     CollectionError,
     ConnectionFailed,
     DriftNotApplicable,
-    GuestLocked,
     GuestVanished,
-    InvalidRequest,
     PermissionDenied,
     TaskFailed,
 )
-from ...model import OFF, Guest, Request
-from ...proxmox.api.failures import AnswerLost, NotRecorded
+from ...model import OFF
+from ...proxmox.api.failures import AnswerLost
 from ...proxmox.api.reader import Reader
-from ...proxmox.creations import BeingCreated, is_unwritten
-from ...proxmox.identity import identity_of
-from ...proxmox.inventory.freshness import BEING_MADE, read_config
-from ...proxmox.lifecycle import check_unprotected
-from ...proxmox.making import TEMPLATE, Ending, adjustment_of, described
-from ...proxmox.options.contradictions import contradictions, merged
-from ...proxmox.options.drift import ChangeSet, clone_adjustments, compare
-from ...proxmox.options.drive_changes import obstacle_to_move
-from ...proxmox.options.drives import is_drive
+from ...proxmox.making import TEMPLATE, Ending, adjustment_of
 from ...proxmox.options.request import traits_of
 from ...proxmox.outcomes import is_paused, is_shutdown_timeout, lock_named
-from ...proxmox.pending import StoredConfig, read_pending, read_stored_config
-from ..lasting import with_tags
-from ..options.entries import NOT_CREATED, PAUSED, Entry
-from .ha import ha_drift
-from .hints import Hints
-from .matching import abandoned
-from .plan import RENEWING, Carried, ExistingPlan, Shutdown, power_action
+from ...proxmox.pending import read_pending
+from .comparison import POOL, Comparison, check_name, locked_error, row_of
+from .plan import RENEWING, Carried, ExistingPlan, Shutdown
 
 if t.TYPE_CHECKING:
     from ...proxmox.binder import Binder
     from ...proxmox.writes import GuestWriter
-    from ..address_book import AddressBook
-
-
-POOL = "pool"
-
-UNHINDERED = {"start": "suspended", "delete": "suspended", "pause": "backup", "resume": "backup"}
-"""The lock with which Proxmox VE does an action all the same; a VM that has another lock is refused."""
-
-
-class Checks(t.NamedTuple):
-    """What the cluster as read, with the decisions so far, tells about existing VMs.
-
-    check_birth raises NotTheSameGuest if a config is not that of the VM that was created for an entry. displaced
-    returns, for a request and a VM's node and config, the slots of drives that are not on a storage of the class that
-    they name. is_allowed_storage tells whether a request allows a storage on a node for a slot that it leaves open.
-    is_begun tells whether the ledger knows of a creation that was not finished.
-    """
-
-    check_birth: Callable[[Entry, Guest, Mapping[str, t.Any]], None]
-    displaced: Callable[[Request, str, Mapping[str, t.Any]], Collection[str]]
-    is_allowed_storage: Callable[[Request, str, str, str], bool]
-    is_begun: Callable[[Guest], bool]
-
-
-NO_CHECKS = Checks(lambda *_of: None, lambda *_of: (), lambda *_of: False, lambda _guest: True)
 
 
 class Converger:
-    """Plans for existing VMs, and carries plans out."""
+    """Changes existing VMs. May be used from many threads."""
 
-    def __init__(
-        self,
-        reader: Reader,
-        abandoned: Collection[int] = (),
-        addresses: AddressBook | None = None,
-        attributes: Mapping[str, Mapping[str, t.Any]] = MappingProxyType({}),
-        pools: Collection[str] = (),
-        checks: Checks = NO_CHECKS,
-    ) -> None:
-        """abandoned: VMIDs of VMs that an aborted creation left locked; it may grow. addresses: those of the run's VMs,
-        if they come from pools. attributes: those that the task gives to devices. pools: those that this user may see.
-        """
+    def __init__(self, reader: Reader, comparison: Comparison) -> None:
+        """comparison tells how a VM is after a failure."""
         self._reader = reader
-        self._addresses = addresses
-        self._abandoned = abandoned
-        self._pools = pools
-        self._checks = checks
-        self._hints = Hints(reader, addresses, attributes, checks.is_allowed_storage)
-
-    def plan(self, entry: Entry, guest: Guest, cluster: Reader | None = None) -> ExistingPlan:
-        """Compare the VM's current config with its request, and plan the actions. Only reads.
-
-        An unfinished VM is always finished, even without update. cluster, if given, caches what is the same for all
-        VMs.
-
-        Raises BeingCreated and GuestLocked for a VM whose config is not written yet; GuestVanished; DriftNotApplicable
-        when update is set and not all of it is possible.
-        """
-        if entry.state == "absent":
-            entry.guard.check(entry.label, guest)
-            return self._removal(entry, guest)
-        if guest.template and entry.state not in ("present", "stopped"):
-            raise InvalidRequest(f"state: {entry.label} ({guest.vmid}) is a template, which cannot be {entry.state}")
-        guest, stored = self._config(entry, guest)
-        config = stored.config
-        self._checks.check_birth(entry, guest, config)
-        begun = self._hints.agreed(entry, guest, config)
-        made = config if begun is None else {**config, **begun.addresses}
-        cautions: list[str] = []
-        if self._addresses is not None:
-            entry, cautions = self._addresses.known(entry, guest, made)
-        if begun is None:
-            if entry.lasting and "tags" not in entry.given:
-                # The task does not set tags, so the VM's other tags stay.
-                entry = replace(entry, request=with_tags(entry.request, traits_of(config)["tags"]))
-            displaced = self._checks.displaced(entry.request, guest.node, config)
-            changes = _possible(compare(entry.request.options, config, displaced=displaced), entry.request, config)
-            changes = _renamed(self._with_pool(cluster or self._reader, changes, entry, guest), entry, config)
-        else:
-            if not self._checks.is_begun(guest):
-                cautions.append(
-                    "its notes say that its creation was not finished, of which the ledger knows nothing: it gets what "
-                    "the task says, as with update=true"
-                )
-            if entry.clone is not None:
-                from ..sources import with_drives_of
-
-                entry = with_drives_of(entry, entry.clone, config)
-            changes = clone_adjustments(
-                entry.request.options,
-                described(config, begun.description),
-                storages=begun.storages,
-                devices=begun.devices,
-                displaced=self._checks.displaced(entry.request, guest.node, config),
-            )
-        status = self._status(entry, guest)
-        pending = {} if status in OFF else stored.pending
-        runs = status not in OFF and entry.state != "stopped"
-        changes = _with_fixed_disks(changes, config, pending, runs=runs)
-        power = power_action(entry.label, entry.state, status, config.get("lock"))
-        ha_state = {"start": "started", "stop": "stopped"}.get(power or "")
-        ha = ha_drift(cluster or self._reader, entry, guest, ha_state)
-        plan = ExistingPlan(entry, guest, status, changes, config, pending, ha=ha, unfinished=begun)
-        plan.identity, plan.digest = identity_of(config, guest.node), config.get("digest")
-        plan.cautions.extend(f"{entry.label}: {text}" for text in cautions)
-        if begun is not None:
-            plan.actions.append("finish")
-        elif (changes or ha) and entry.update:
-            if plan.unappliable:
-                reasons = "; ".join(f"{key}: {reason}" for key, reason in sorted(plan.unappliable.items()))
-                raise DriftNotApplicable(f"{entry.label} cannot be updated: {reasons}")
-            if TEMPLATE in changes.parameters and entry.state != "stopped" and status not in OFF:
-                raise DriftNotApplicable(
-                    f"{entry.label} cannot be updated: template: the VM runs; set state=stopped to stop it"
-                )
-            plan.actions.append("update")
-        if power == "stop":
-            # Before all else: only a stopped VM can become a template.
-            plan.actions.insert(0, "stop")
-        elif power is not None:
-            plan.actions.append(power)
-        elif plan.is_rebooted:
-            plan.actions.append("reboot")
-        return plan
-
-    @staticmethod
-    def check_removal(plan: ExistingPlan) -> None:
-        """Raise ApiError if the plan removes a VM that is protected against deletion."""
-        check_unprotected(plan.guest.vmid, {"protection": plan.is_protected})
-
-    def _removal(self, entry: Entry, guest: Guest) -> ExistingPlan:
-        """The plan to delete a VM. Only what its config shows of it now will be deleted."""
-        plan = ExistingPlan(entry, guest, guest.status, ChangeSet(), actions=["delete"])
-        with suppress(NotRecorded):
-            config = read_config(self._reader, guest.node, guest.vmid)
-            if config is None:
-                guest = plan.guest = replace(guest, node=self._node_of(entry, guest))
-                config = read_config(self._reader, guest.node, guest.vmid)
-            if config is None:
-                raise GuestVanished(f"{entry.label} ({guest.vmid}) is no longer on node {guest.node}")
-            self._check_name(entry, guest, config)
-            self._checks.check_birth(entry, guest, config)
-            plan.identity, plan.digest = identity_of(config, guest.node), config.get("digest")
-            plan.is_protected = bool(config.get("protection"))
-            if guest.template or config.get(TEMPLATE):
-                from ...proxmox.inventory.linked_clones import read_linked_clones
-
-                plan.clones = read_linked_clones(self._reader, guest.node, guest.vmid, config)
-        return plan
+        self._comparison = comparison
 
     def carry_out(self, plan: ExistingPlan, binder: Binder, shutdown: Shutdown) -> Carried:
         """Do what the plan says with the VM that it is for."""
@@ -211,7 +56,7 @@ class Converger:
                 node, changed = self._carry_out(action, plan, node, binder, guest, shutdown)
             except CollectionError as error:
                 lock = lock_named(error.message)
-                told = error if lock is None else _locked(plan, action, lock, **error.details)
+                told = error if lock is None else locked_error(plan, action, lock, **error.details)
                 return Carried(done, plan.guest.node, error=told, found=self._found(plan, error))
             if changed:
                 done.append(action)
@@ -227,7 +72,7 @@ class Converger:
             return None
         with suppress(CollectionError):
             entry = replace(plan.entry, state="present", update=False)
-            return self.plan(entry, replace(plan.guest, status="unknown"))
+            return self._comparison.plan(entry, replace(plan.guest, status="unknown"))
         return None
 
     def _carry_out(
@@ -260,22 +105,15 @@ class Converger:
 
     def _check_still(self, plan: ExistingPlan, config: Mapping[str, t.Any]) -> None:
         """Check the VM by the config that it has right before a write. Raises GuestVanished, RemovalRefused."""
-        self._check_name(plan.entry, plan.guest, config)
+        check_name(plan.entry, plan.guest, config)
         if "delete" in plan.actions:
             self._guard(plan, config)
-
-    @staticmethod
-    def _check_name(entry: Entry, guest: Guest, config: Mapping[str, t.Any]) -> None:
-        """Raise GuestVanished if the VM no longer has the name that is requested."""
-        name = config.get("name", "")
-        if entry.request.name not in ("", name) and not (entry.rename and name == (guest.name or "")):
-            raise GuestVanished(f"{entry.label}: VMID {guest.vmid} on {guest.node} is now called {name!r}")
 
     def _guard(self, plan: ExistingPlan, config: Mapping[str, t.Any]) -> None:
         """Check the guard by what the VM has now. Raises RemovalRefused."""
         guard, guest = plan.entry.guard, replace(plan.guest, tags=traits_of(config)["tags"])
         if guard.pool is not None:
-            guest = replace(guest, pool=(self._row(guest.vmid) or {}).get("pool"))
+            guest = replace(guest, pool=(row_of(self._reader, guest.vmid) or {}).get("pool"))
         guard.check(plan.entry.label, guest)
 
     @staticmethod
@@ -323,136 +161,3 @@ class Converger:
             binder.lifecycle.move_to_pool(node, guest, str(plan.changes.after[POOL]))
         if plan.ha is not None and ha is not None:
             binder.lifecycle.join_ha(node, guest, ha)
-
-    def _config(self, entry: Entry, guest: Guest) -> tuple[Guest, StoredConfig]:
-        """The VM's config, and the guest with its current node: a clone for another node is created on the node of its
-        template, and then moved.
-        """
-        stored = read_stored_config(self._reader, guest.node, guest.vmid, running=guest.status not in OFF)
-        if stored is None:
-            guest = replace(guest, node=self._node_of(entry, guest))
-            stored = read_stored_config(self._reader, guest.node, guest.vmid, running=guest.status not in OFF)
-        if stored is None:
-            raise GuestVanished(f"{entry.label} ({guest.vmid}) is no longer on node {guest.node}")
-        if is_unwritten(self._reader, guest.node, guest.vmid, stored.config):
-            if guest.vmid in self._abandoned:
-                raise GuestLocked(f"{entry.label}: {abandoned(guest)}", vmid=guest.vmid, node=guest.node)
-            raise BeingCreated(
-                f"{entry.label} ({guest.vmid} on {guest.node}) is still being created, or was left locked by its "
-                "creation; it is not changed",
-                [guest],
-            )
-        self._check_name(entry, guest, stored.config)
-        return guest, stored
-
-    def _node_of(self, entry: Entry, guest: Guest) -> str:
-        """The current node of a VM that is no longer on its known node."""
-        row = self._row(guest.vmid)
-        if row is None or row["node"] == guest.node:
-            raise GuestVanished(f"{entry.label} ({guest.vmid}) is no longer on node {guest.node}")
-        return str(row["node"])
-
-    def _row(self, vmid: int) -> Mapping[str, t.Any] | None:
-        """The guest's row in the cluster's list, where existence, node, tags, lock and pool show at once."""
-        rows = self._reader.get("/cluster/resources", type="vm")
-        return next((row for row in rows if row.get("vmid") == vmid), None)
-
-    def _with_pool(self, reader: Reader, changes: ChangeSet, entry: Entry, guest: Guest) -> ChangeSet:
-        """The changes, plus that of the pool, which is not part of the config."""
-        wanted = entry.request.pool
-        if not wanted or wanted == guest.pool:
-            return changes
-        missing = None if wanted in self._pools else missing_pool(reader, wanted)
-        # A VM for which Proxmox shows no pool may be in one that this user cannot see.
-        if missing is None and guest.pool is None and wanted not in self._pools:
-            return changes
-        return replace(
-            changes,
-            changes={**changes.changes, POOL: {"old": guest.pool, "new": wanted}},
-            unappliable={**changes.unappliable, **({POOL: missing} if missing else {})},
-        )
-
-    def _status(self, entry: Entry, guest: Guest) -> str:
-        """The VM's status, read from the node if a pause matters, as the cluster's list shows it late."""
-        doubtful = entry.state in NOT_CREATED or (entry.state == "started" and guest.status == PAUSED)
-        if guest.status not in ("assumed", "unknown") and not doubtful:
-            return guest.status
-        try:
-            current = self._reader.get(f"/nodes/{guest.node}/qemu/{guest.vmid}/status/current")
-        except NotRecorded:
-            return guest.status
-        return PAUSED if current.get("qmpstatus") == PAUSED else str(current["status"])
-
-
-def check_lock(plan: ExistingPlan) -> None:
-    """Raise GuestLocked if the VM has a lock because of which Proxmox VE would refuse one of the actions."""
-    lock = plan.config.get("lock") if plan.config else plan.guest.lock
-    if not lock or lock in BEING_MADE:
-        return
-    for action in plan.actions:
-        # The pool and the HA resource are not part of the config. For an HA resource, the HA manager starts and stops.
-        free = action == "update" and plan.changes.changes.keys() <= {POOL}
-        by_ha = plan.guest.ha_managed and action in ("start", "stop", "restart", "reboot")
-        if not free and not by_ha and lock != UNHINDERED.get(action):
-            raise _locked(plan, action, str(lock))
-
-
-def _locked(plan: ExistingPlan, action: str, lock: str, **details: t.Any) -> GuestLocked:
-    from ...proxmox.moves.mobility import CURES_OF_LOCKS, OTHER_LOCK
-
-    guest, cure = plan.guest, CURES_OF_LOCKS.get(lock, OTHER_LOCK)
-    message = (
-        f"{plan.entry.label} ({guest.vmid} on {guest.node}) is locked ({lock}), so it is impossible to {action} it"
-    )
-    return GuestLocked(f"{message}: {cure}", **{**details, "vmid": guest.vmid, "node": guest.node, "lock": lock})
-
-
-def _renamed(changes: ChangeSet, entry: Entry, config: Mapping[str, t.Any]) -> ChangeSet:
-    """The changes with that of the name, which is no option of the VM, but what identifies it."""
-    name = entry.request.name
-    if not entry.rename or config.get("name", "") == name:
-        return changes
-    return replace(
-        changes,
-        changes={**changes.changes, "name": {"old": config.get("name"), "new": name}},
-        parameters={**changes.parameters, "name": name},
-    )
-
-
-def _possible(changes: ChangeSet, request: Request, config: Mapping[str, t.Any]) -> ChangeSet:
-    """The changes, of which those that contradict other options of the VM cannot be made."""
-    impossible = contradictions(merged(config, request.options), changes.changes.keys())
-    return replace(changes, unappliable={**impossible, **changes.unappliable}) if impossible else changes
-
-
-def _with_fixed_disks(
-    changes: ChangeSet, config: Mapping[str, t.Any], pending: Collection[str], *, runs: bool
-) -> ChangeSet:
-    """The changes without those of disks that must stay as they are, which become unappliable, with the reason."""
-    moving = {*changes.moves, *(config.keys() & set(changes.unplaced))}
-    held = {slot: why for slot in moving if (why := obstacle_to_move(slot, config, pending, runs=runs)) is not None}
-    grown = changes.resizes if config.get(TEMPLATE) else {}
-    fixed = dict.fromkeys(grown, "it is a template, whose disks cannot be grown; grow those of its clones")
-    if config.get("protection"):
-        removed = [key for key in changes.unset if is_drive(key)]
-        fixed |= dict.fromkeys(removed, "the VM is protected, which keeps its drives; set protection to false first")
-    return replace(
-        changes,
-        moves={slot: storage for slot, storage in changes.moves.items() if slot not in held},
-        resizes={slot: size for slot, size in changes.resizes.items() if slot not in fixed},
-        unappliable={**fixed, **held, **changes.unappliable},
-        unplaced=tuple(slot for slot in changes.unplaced if slot not in held),
-    )
-
-
-def missing_pool(reader: Reader, pool: str) -> str | None:
-    """Return the error text if a pool does not exist; None if it exists, or if this user cannot tell."""
-    try:
-        reader.get(f"/pools/{pool}")
-    except (PermissionDenied, NotRecorded):
-        return None
-    except ApiError as error:
-        if "does not exist" not in error.message:
-            raise
-        return f"pool {pool!r} does not exist, or this user cannot see it"
-    return None

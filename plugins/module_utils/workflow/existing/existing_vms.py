@@ -21,7 +21,8 @@ from ..options.run_options import RunOptions
 from ..placement import Placement
 from ..placing import Placer
 from ..stopping import Stop
-from .converger import Checks, Converger, check_lock
+from .comparison import Checks, Comparison, check_lock
+from .converger import Converger
 from .limits import check_limits, displaced, is_allowed_storage
 from .plan import ExistingPlan
 
@@ -40,8 +41,9 @@ class ExistingVMs:
         self._placement = placement
         self._creations = creations
         scheduler = placement.scheduler
-        self._converger = Converger(
-            ReadWhereTheyAre(access.reader, placement.seen.real_nodes),
+        reader = ReadWhereTheyAre(access.reader, placement.seen.real_nodes)
+        self._comparison = Comparison(
+            reader,
             creations.abandoned,
             placer.addresses,
             placer.device_attributes,
@@ -53,6 +55,7 @@ class ExistingVMs:
                 partial(is_begun, placement.seen.reservations),
             ),
         )
+        self._converger = Converger(reader, self._comparison)
 
     def plan(self, jobs: Sequence[Job], stop: Stop, *, wait: bool) -> None:
         """Plan the changes to these VMs, each from its current config, and fail those that would be refused.
@@ -96,10 +99,10 @@ class ExistingVMs:
         guest = t.cast(Guest, job.guest)
         while True:
             try:
-                plan = self._converger.plan(job.entry, guest, cluster)
+                plan = self._comparison.plan(job.entry, guest, cluster)
                 if self._options.respects_locks:
                     check_lock(plan)
-                    self._converger.check_removal(plan)
+                    self._comparison.check_removal(plan)
                 plan.check_shutdown(self._options.shutdown, self._options.timeout)
                 job.plan = plan
             except BeingCreated as error:
