@@ -87,17 +87,6 @@ class NoStorageAvailable(CollectionError):
     code = "NoStorageAvailable"
 
 
-class PlanUnlawful(CollectionError):
-    """The decisions of a run, or a move, break a rule that is in force: a bug in this collection or in your plugin.
-
-    Cure: run again without user plugins. If the run still fails, report the message, the Ansible task and a recording
-    made with M(qemu_scheduler.proxmox.cluster_snapshot_info). C(error_details.broken) lists all broken rules. What
-    the message names was not begun.
-    """
-
-    code = "PlanUnlawful"
-
-
 class AmbiguousName(CollectionError):
     """Two or more guests have the name in a request or in C(clone), or one of them has it in another case. Or the
     backups of the VMID in C(archive) are of several VMs.

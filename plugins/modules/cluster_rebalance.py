@@ -161,7 +161,7 @@ plan:
 moves:
   description:
     - The result of each move. The outcome is V(moved), V(failed), V(stale) (the cluster was not as planned, and the
-      move was not begun), V(unlawful) (it breaks a rule, and was not begun) or V(unknown) (it may still be under way).
+      move was not begun) or V(unknown) (it may still be under way).
     - Contains the moves of all plans of the run. The moves of a plan that was made after a failure have higher numbers
       (C(id)) than those before. Besides the result, a move has the keys of the plan.
     - Empty in check mode.

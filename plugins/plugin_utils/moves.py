@@ -12,7 +12,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.filter.moves import move
 OUTCOMES = {
     "stale": "not moved, no longer as planned",
     "unknown": "may still be moving",
-    "unlawful": "not moved, breaks a rule",
 }
 
 

@@ -26,6 +26,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from law.in_force import rules_in_force
+from law.law import broken
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch_cycle import schedule_all
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
@@ -34,7 +36,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.fram
     ScorePlugin,
     VMIDPlugin,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.law import broken
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.verdicts import NodeVerdict, Outcome
@@ -48,7 +49,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     Storage,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.recorded import RecordedReader
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.lawful import rules_in_force
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import build_entries
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.plugin_config import profiles_of

@@ -10,8 +10,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.law import InForce
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.steps import broken_step
+from law.law import InForce
+from law.steps import broken_step
+
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Guest, Snapshot
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Creation, Move, Plan
 

@@ -9,7 +9,8 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.law import InForce
+from law.law import InForce
+
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     GIB,
     AffinityTerm,

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from law.law import InForce, Overcommit, broken
+from law.steps import broken_step
 from simulated_cluster.cluster import Cluster
 from simulated_cluster.ha_rules import nodes_of, resources_of
 from simulated_cluster.model import Guest as SimulatedGuest
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.law import InForce, Overcommit, broken
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.steps import broken_step
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     Decision,
     Guest,

@@ -22,7 +22,6 @@ from ..errors import (
     MissingLibrary,
     PermissionDenied,
     PlanStale,
-    PlanUnlawful,
     PluginFailed,
     SchedulingGated,
 )
@@ -47,7 +46,6 @@ NO_CHANGE = (
     LedgerUnavailable,
     MissingLibrary,
     PermissionDenied,
-    PlanUnlawful,
     PluginFailed,
     SchedulingGated,
 )

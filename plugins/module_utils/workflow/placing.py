@@ -265,13 +265,8 @@ class Placer:
         return needs
 
     def conclude(self, placement: Placement) -> None:
-        """Ask the law about the decisions, and note the result of the cycle. Raises PlanUnlawful."""
+        """Note the result of the cycle."""
         note_after(placement.nodes, placement.scheduler.cluster)
-        decisions = decisions_of(placement.jobs)
-        if decisions:
-            from .lawful import check_lawful
-
-            check_lawful(placement.before, decisions, self.profile_of, placement.starting)
         entries, seen = [job.entry for job in placement.jobs], placement.seen
         matches = [seen.matches[job] for job in placement.jobs]
         placement.doubts = doubts(entries, matches, seen.counted.snapshot.guests)

@@ -40,20 +40,6 @@ class Moody(FilterPlugin):
         raise ArithmeticError("not today")
 """
 
-MEDDLING_PLUGIN = """
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import PreFilterPlugin
-
-
-class Meddler(PreFilterPlugin):
-    '''Makes the scheduler take every node for an empty one.'''
-
-    name = "Meddler"
-
-    def pre_filter(self, state, request, cluster, now):
-        for info in cluster.nodes:
-            info.memory = 0
-"""
-
 FORGETFUL_PLUGIN = """
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import FilterPlugin
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.run import Run
@@ -140,12 +126,6 @@ class Stage:
         result = self.run(plugin_paths=[str(plugin)])
         assert (result["changed"], result["vms"][0]["actions"]) == (False, [])
         return result
-
-    def plan_unlawful(self) -> Result:
-        file = self.folder / "meddler.py"
-        file.write_text(MEDDLING_PLUGIN, encoding="utf-8")
-        config = {"pre_filters": {"Meddler": {}}}
-        return self.run(memory=65536, plugin_paths=[str(file)], plugin_config=config)
 
     def connection_failed(self) -> Result:
         return self.run(api_port=9)
@@ -307,7 +287,6 @@ PROVOCATIONS: dict[str, Callable[[Stage], Result]] = {
     "ArchiveNotFound": Stage.archive_not_found,
     "InternalError": Stage.internal_error,
     "PluginFailed": Stage.plugin_failed,
-    "PlanUnlawful": Stage.plan_unlawful,
     "ConnectionFailed": Stage.connection_failed,
     "AuthenticationFailed": Stage.authentication_failed,
     "PermissionDenied": Stage.permission_denied,

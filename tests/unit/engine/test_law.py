@@ -12,6 +12,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law.in_force import rules_in_force
+from law.law import InForce, broken
 from support.effort import lines_run
 from support.random_clusters import requests, snapshots
 from support.small_cluster import guest, node, profile, vm
@@ -23,7 +25,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cach
     DeviceUse,
     NodeInfo,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.law import InForce, broken
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.ha_rules import HARules
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.limits import (
     MemoryOvercommit,
@@ -66,7 +67,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     Storage,
     Taint,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.lawful import rules_in_force
 
 
 def reasons_against(snapshot: Snapshot, batch: Sequence[Request]) -> list[str]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from law.steps import broken_step
 from support.small_cluster import guest, node
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.steps import broken_step
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     Demands,
     Guest,

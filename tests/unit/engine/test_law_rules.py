@@ -9,9 +9,9 @@ import typing as t
 from dataclasses import replace
 
 import pytest
+from law.law import InForce, Overcommit, broken
 from support.small_cluster import guest, node, vm
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.law import InForce, Overcommit, broken
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     GIB,
     AffinityTerm,

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law.in_force import broken_by
 from support.random_clusters import requests, snapshots
 from support.small_cluster import cluster, guest, node, profile, vm
 
@@ -36,7 +37,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     Snapshot,
     SpreadConstraint,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.lawful import check_lawful
 
 WEB = Selector(name="web-.*")
 APART = AffinityTerm(together=False, selector=WEB, topology_key="cluster")
@@ -218,4 +218,4 @@ def test_decisions_between_clusters__are_lawful(snapshots: list[Snapshot], wante
     found = placed(scheduler, wanted)
     between = [chosen.between for chosen in scheduler.chosen.values()]
     assert len(between) == sum(place is not None for place in found)
-    check_lawful(scheduler.snapshot, between, scheduler.profile_between, (), own_names=False)
+    assert broken_by(scheduler.snapshot, between, scheduler.profile_between, own_names=False) == []

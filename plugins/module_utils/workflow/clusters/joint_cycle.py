@@ -27,7 +27,6 @@ from ...proxmox.tasks import Quorum
 from ...reservations.ledger import Cycle
 from ..access import Access, OtherCluster
 from ..job import Job
-from ..lawful import check_lawful
 from ..options.entries import Entry
 from ..placement import Lessons, Placement, Seen
 from ..placing import Placer
@@ -180,8 +179,6 @@ class JointCycle:
         for site, placement in placements.items():
             site.placer.conclude(placement)
             site.placement = placement
-        between = [chosen.between for chosen in scheduler.chosen.values()]
-        check_lawful(scheduler.snapshot, between, scheduler.profile_between, (), own_names=False)
         return loose
 
     def _reserve(self, cycles: Mapping[str, Cycle | None]) -> None:

@@ -10,7 +10,6 @@ import typing as t
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from ...engine.law.steps import broken_step
 from ...engine.planner.items import guest_part, with_disks
 from ...engine.profiles import Profile
 from ...engine.scheduling_cycle import Scheduler
@@ -19,13 +18,13 @@ from ...model import Disk, Guest, Request, Snapshot
 from ...plans import OFFLINE, Mobility, Move
 from ...proxmox.inventory.snapshot import Needs, completed
 from ...proxmox.moves.demands import demands_of
-from ...proxmox.moves.mover import label, stale
+from ...proxmox.moves.mobility_ha import Surroundings, against_ha
+from ...proxmox.moves.mover import stale
 from ...proxmox.tasks import migrating
 from ...reservations.ledger import Cycle, Fence
 from ...reservations.records import Reservation, move_name
 from ..access import Access
-from ..counting import Counted, cluster_state, count_reservations, with_moves, with_stand_ins
-from ..lawful import require_lawful, rules_in_force
+from ..counting import Counted, cluster_state, count_reservations, with_moves
 from .sight import CREATED_BY_OTHERS
 from .suitability import Suitability
 
@@ -74,7 +73,6 @@ class MoveGate:
         self._access = access
         self._suitability = suitability or Suitability(access.reader)
         self._profile = profile
-        self._in_force = rules_in_force(profile)
         self._view = view
         self.in_progress: set[int] = set(access.claimed)
 
@@ -82,8 +80,8 @@ class MoveGate:
         """Check a move against the cluster and the reservations of others, and reserve it. One request; more for the
         HA rules of a guest that HA manages, and one if a controller died while it moved a guest.
 
-        Raises PlanStale if the guest or its target is not as planned or the capacity is gone, PlanUnlawful if the law
-        forbids the move nevertheless, and what the ledger raises: AlreadyReserved if another process moves the guest.
+        Raises PlanStale if the guest or its target is not as planned or the capacity is gone, and what the ledger
+        raises: AlreadyReserved if another process moves the guest.
         """
         access = self._access
         cluster, holder = access.identity(), access.holder
@@ -160,14 +158,17 @@ class MoveGate:
         sizes = {storage: size for (storage, _node), size in move.copied_to.items()}
         content = "images" if move.kind == "qemu" else "rootdir"
         disks = [Disk(f"scsi{n}", size, storage, content=content) for n, (storage, size) in enumerate(sizes.items())]
+        around = Surroundings.of(cluster, {})
         for each in guests:
+            # A rule that the HA manager prefers to keep is none of the filters', which only know the strict ones.
+            for node, why in against_ha(each, around):
+                if node == move.target:
+                    raise stale(move, f"{node} {why}")
             request = self._request(each, counted.snapshot)
             request = with_disks(request, disks) if each.vmid == move.vmid else request
             for refusal in scheduler.refusals(request, time.time(), (target,))[target.name].values():
                 raise stale(move, f"{move.target} {of_one(refusal.text)}")
             state.restore(replace(each, node=move.target))
-        reasons = broken_step(with_stand_ins(cluster, counted.stand_ins), (), move, self._in_force)
-        require_lawful(reasons, f"the move of {label(move)} from {move.source} to {move.target} breaks")
 
     def _request(self, guest: Guest, snapshot: Snapshot) -> Request:
         """The request by which the filters evaluate a guest, without affinity to others, which may move later."""

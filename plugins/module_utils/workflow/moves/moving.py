@@ -16,7 +16,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from ...errors import CollectionError, Interrupted, NotTheSameGuest, PlanStale, PlanUnlawful, TaskTimeout
+from ...errors import CollectionError, Interrupted, NotTheSameGuest, PlanStale, TaskTimeout
 from ...plans import Move, Plan
 from ...proxmox.api.failures import AnswerLost
 from ...proxmox.identity import as_json as identity_as_json
@@ -30,10 +30,7 @@ from .gate import Configs, MoveGate
 from .options import Caps
 
 WAITING, MOVED, FAILED, STALE, UNKNOWN = "not_started", "moved", "failed", "stale", "unknown"
-UNLAWFUL = "unlawful"
-"""The results of a move. stale: not begun, as the cluster has changed; unknown: it may still go on; unlawful: not
-begun, as the law forbids it.
-"""
+"""The results of a move. stale: not begun, as the cluster has changed; unknown: it may still go on."""
 
 
 @dataclass(slots=True)
@@ -156,8 +153,8 @@ class Executor:
         self._stop.check()
         try:
             admitted = gate.admit(move)
-        except CollectionError as error:
-            report.outcome = UNLAWFUL if isinstance(error, PlanUnlawful) else STALE
+        except CollectionError:
+            report.outcome = STALE
             raise
 
         def fence() -> None:

@@ -19,7 +19,7 @@ from ...proxmox.tasks import Poller, TaskFollower
 from ..access import Access
 from ..stopping import Stop
 from .gate import MoveGate
-from .moving import FAILED, MOVED, UNKNOWN, UNLAWFUL, WAITING, Executor, MoveReport, MoveStep
+from .moving import FAILED, MOVED, UNKNOWN, WAITING, Executor, MoveReport, MoveStep
 from .options import MoveOptions
 from .plan_document import document_of, read_plan
 from .planning import Objection, Planning, no_objection
@@ -249,7 +249,7 @@ class PlanRun:
         if not troubled:
             return self._options.apply is None
         self._fruitless = 0 if any(report.outcome in (MOVED, FAILED) for report in reports) else self._fruitless + 1
-        if self._fruitless == FRUITLESS or any(report.outcome in (UNKNOWN, UNLAWFUL) for report in troubled):
+        if self._fruitless == FRUITLESS or any(report.outcome == UNKNOWN for report in troubled):
             return False
         return self._options.replan and self._options.apply is None
 

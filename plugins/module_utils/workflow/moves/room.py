@@ -17,7 +17,7 @@ from ...engine.cache import ClusterState
 from ...engine.planner.planner import make_plan
 from ...engine.profiles import Profile
 from ...engine.texts import first, listed
-from ...errors import CollectionError, InvalidRequest, PlanUnlawful
+from ...errors import CollectionError, InvalidRequest
 from ...plans import Bounds, Goals, Move
 from ...proxmox.inventory.snapshot import completed
 from ...proxmox.moves.mobility_ha import Surroundings
@@ -134,8 +134,7 @@ class RoomMaker:
     def carry_out(self, jobs: Sequence[Job]) -> None:
         """Make the moves. The places that are reserved for jobs stay theirs.
 
-        Raises PlanUnlawful, what went wrong with a move of a plan that is applied, and KeyboardInterrupt when the run
-        was interrupted.
+        Raises what went wrong with a move of a plan that is applied, and KeyboardInterrupt if the run was interrupted.
         """
         run, outcome = self._run, self.outcome
         if run is None or outcome is None:
@@ -148,7 +147,7 @@ class RoomMaker:
         if outcome.error is not None:
             raise outcome.error
         error = error_of(outcome.reports)
-        if error is not None and (self._held or isinstance(error, PlanUnlawful)):
+        if error is not None and self._held:
             raise error
 
     def advice(self, jobs: Sequence[Job], placement: Placement) -> str | None:

@@ -10,12 +10,13 @@ import typing as t
 from collections import Counter, deque
 
 import pytest
+from law.in_force import rules_in_force
+from law.law import InForce
+from law.steps import broken_step
 from support.plan_walk import done, walk
 from support.small_cluster import guest, node, profile
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.law import InForce
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.steps import broken_step
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.planner.planner import make_plan
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import Profile
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
@@ -28,7 +29,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     SpreadConstraint,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Goals, Mobility, Move, Plan
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.lawful import rules_in_force
 
 PROFILES = {"balanced": profile()}
 FEW_GUESTS = {"balanced": profile({"filters": {"GuestLimit": {"config": {"max_guests": 3}}}})}

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from law.in_force import rules_in_force
 from support.plan_walk import walk
 from support.small_cluster import guest, node, profile, vm
 
@@ -36,7 +37,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans impor
     Mobility,
     Plan,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.lawful import rules_in_force
 
 APART = Constraints((AffinityTerm(False, Selector(tags=frozenset({"db"}))),))
 TOGETHER = Constraints((AffinityTerm(True, Selector(tags=frozenset({"app"}))),))

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from law.in_force import rules_in_force
 from support.plan_walk import walk
 from support.random_clusters import requests, snapshots
 from support.small_cluster import cluster, guest, node, profile, vm
@@ -31,7 +32,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     Taint,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Goals, LocalDisk, Mobility, Plan
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.lawful import rules_in_force
 
 PROFILES = {"balanced": profile()}
 DRAIN_A = Goals(drain=frozenset({"a"}))

@@ -9,6 +9,7 @@ import random
 import typing as t
 
 import pytest
+from law.in_force import rules_in_force
 from support.plan_walk import walk
 from support.small_cluster import guest, node, profile, vm
 
@@ -16,7 +17,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cach
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.planner.planner import make_plan
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Guest, HARule, Node, Snapshot, Taint
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Balance, Bounds, Goals, Mobility, Plan
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.lawful import rules_in_force
 
 REPAIR = Goals(repair=True)
 BALANCE = Goals(balance=Balance())

@@ -11,19 +11,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from law.in_force import rules_in_force
+from law.steps import broken_step
 from support.code_seeds import code_digest, new_seeds
 from support.plan_walk import done
 from support.small_cluster import cluster, guest, node, profile
 from support.tours import PINNED, Case, case_of, sail
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.law.steps import broken_step
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.planner import tour as code
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.planner.tour import plan_tour
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Guest, Storage
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Bounds, LocalDisk, Mobility, Move
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.tours import SHUT_DOWN, STAY, Tour, TourGoals
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.lawful import rules_in_force
 
 PROFILES = {"balanced": profile()}
 IN_FORCE = rules_in_force(PROFILES["balanced"])

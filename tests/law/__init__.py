@@ -1,4 +1,4 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The law: what must hold of every state and every step, whatever plugins decide."""
+"""The law: what must hold of every state and every step, whatever plugins decide. An oracle of tests and voyages."""

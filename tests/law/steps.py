@@ -8,8 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import fields, replace
 
-from ...model import Decision, Guest, HAIntent, Request, Snapshot
-from ...plans import LIVE, Creation, Move
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
+    Decision,
+    Guest,
+    HAIntent,
+    Request,
+    Snapshot,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import LIVE, Creation, Move
+
 from .law import InForce, arrived, broken
 
 OF_NEW_VMS = frozenset({"Names", "DeviceClaims", "VolumeBinding", "TemplateLocality"})

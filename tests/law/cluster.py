@@ -8,8 +8,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from ...model import Guest, Node, Selector, Snapshot, Storage
-from ..patterns.names import name_pattern
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.patterns.names import name_pattern
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
+    Guest,
+    Node,
+    Selector,
+    Snapshot,
+    Storage,
+)
 
 
 class Cluster:

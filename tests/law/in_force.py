@@ -1,8 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Asks the law after every scheduling cycle; decisions that break it are not carried out. C(move_gate) asks the law
-before every move.
+"""Which rules of the law are in force for a profile, and what its decisions break.
 
 Rules of disabled plugins are not in force, nor are those of an extension point at which a custom plugin decides as
 well.
@@ -13,30 +12,31 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
-from ..engine.allocatable import CPULimit, Limit, MemoryLimit
-from ..engine.framework.interface import Plugin
-from ..engine.law.law import InForce, Overcommit, broken
-from ..engine.plugins.builtin import BUILTIN
-from ..engine.profiles import Profile
-from ..errors import PlanUnlawful
-from ..model import Decision, Request, Snapshot
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.allocatable import (
+    CPULimit,
+    Limit,
+    MemoryLimit,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import Plugin
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import BUILTIN
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import Profile
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Decision, Request, Snapshot
 
-REASONS_TOLD = 10
-"""How many broken rules the message names."""
+from .law import InForce, Overcommit, broken
 
 TAKING = ("DeviceClaims", "VolumeBinding")
 """The plugins whose rules also concern what they reserve."""
 
 
-def check_lawful(
+def broken_by(
     cluster: Snapshot,
     decisions: Iterable[Decision],
     profile_of: Callable[[Request], Profile],
-    starting: Collection[int],
+    starting: Collection[int] = (),
     *,
     own_names: bool = True,
-) -> None:
-    """Raise PlanUnlawful if the decisions break a rule of their profiles.
+) -> list[str]:
+    """Return what the decisions of a run break, as sentences.
 
     cluster is the state before the decisions, with the reservations of others; starting are the VMIDs of guests that
     the run starts. own_names: whether a new VM must not have the name of another guest.
@@ -46,8 +46,7 @@ def check_lawful(
     decided = tuple((decision, rules_in_force(profile_of(decision.request))) for decision in in_order)
     if not own_names:
         decided = tuple((decision, replace(rules, rules=rules.rules - {"Names"})) for decision, rules in decided)
-    reasons = broken(replace(cluster, guests=tuple(guests)), decided) if decided else []
-    require_lawful(reasons, "the decisions break")
+    return broken(replace(cluster, guests=tuple(guests)), decided)
 
 
 def rules_in_force(profile: Profile) -> InForce:
@@ -72,10 +71,3 @@ def rules_in_force(profile: Profile) -> InForce:
 def _overcommit(limit: Limit, plugin: Plugin | None) -> Overcommit:
     include_stopped = plugin is not None and plugin.config["include_stopped"]
     return Overcommit(limit.ratio, limit.reserved, limit.pools, limit.tags, include_stopped)
-
-
-def require_lawful(reasons: list[str], subject: str) -> None:
-    """Raise PlanUnlawful if there are reasons; subject begins the message."""
-    if reasons:
-        told = "; ".join(reasons[:REASONS_TOLD])
-        raise PlanUnlawful(f"{subject} rules that are in force, and nothing was sent: {told}", broken=reasons)

@@ -13,8 +13,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ...model import Decision, Disk, Expression, Guest, Node, Request, Snapshot, StorageClass
-from ..patterns.names import name_pattern
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.patterns.names import name_pattern
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
+    Decision,
+    Disk,
+    Expression,
+    Guest,
+    Node,
+    Request,
+    Snapshot,
+    StorageClass,
+)
+
 from .cluster import Cluster, label, place, selects
 
 
