@@ -293,14 +293,17 @@ class Search:
     def _covering(
         self, groups: Sequence[tuple[Sequence[Item], int]], short_cpu: float, short_memory: float, extra: int
     ) -> Iterator[tuple[Item, ...]]:
-        """Yield the minimal sets of items that free the missing CPU and memory; of alike sets only one, and of large
-        sets only the one with the largest items and the one with the smallest.
+        """Yield the minimal sets of items that free the missing CPU and memory; of alike sets only one. Where no small
+        set does, yield the large one with the largest items and the one with the smallest.
         """
-        most = VICTIMS if len(groups) <= MANY_SHAPES else 2
+        most, small = VICTIMS if len(groups) <= MANY_SHAPES else 2, False
         for items in self._chosen(groups, 0, 0, most, short_cpu, short_memory, extra):
             cores, memory = sum(each.cores for each in items), sum(each.memory for each in items)
             if not any(cores - e.cores >= short_cpu and memory - e.memory >= short_memory for e in items):
+                small = True
                 yield items
+        if small:
+            return
         cpu, memory_too = short_cpu > 0, short_memory > 0
         flat = [(item, weight) for group, weight in groups for item in group]
         flat.sort(key=lambda each: (-self.board.share(each[0].cores * cpu, each[0].memory * memory_too), each[0].index))
