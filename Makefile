@@ -23,7 +23,7 @@ export ANSIBLE_HOME := $(CURDIR)/$(VENV)/ansible-home
 # Tests start hundreds of Pythons: these must not compile what they import each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo demo-drain test check unit integration mutants hostile parity voyage real browser molecule sanity ansible-test lint bench walk build docs compat importer clean
+.PHONY: help setup demo demo-drain test check unit integration mutants hostile parity voyage real browser molecule sanity ansible-test lint bench walk build release docs compat importer clean
 
 help: ## Show what can be made
 	@echo "usage: make TARGET"; echo
@@ -90,6 +90,9 @@ walk: setup ## Print how many functions a reader meets who follows one task, and
 
 build: setup ## Build the collection's tarball into build/
 	@hack/build.sh
+
+release: setup ## Make a release: VERSION=x.y.z (DRY_RUN=1: in a copy), see MAINTAINERS.md
+	@DRY_RUN=$(DRY_RUN) hack/release.sh "$(VERSION)"
 
 docs: setup ## Update the generated parts of docs/, render the reference into build/docs
 	@hack/docs.sh

@@ -5,7 +5,8 @@
 #
 # Run the tests on every supported Python that is on this machine, with every supported ansible-core that runs on it,
 # and print the table. Environments are kept in .venv-compat. Arguments are pytest's: hack/compat.sh tests/unit
-# PYTHONS and CORES limit it to versions: PYTHONS="3.12 3.13" CORES="2.20 pre"; pre is the newest pre-release.
+# PYTHONS and CORES limit it to versions: PYTHONS="3.12 3.13" CORES="2.20 pre"; pre is the newest pre-release, and
+# devel the branch of that name, which changes every day and is tested only if named.
 
 source "$(dirname "$0")/common.sh"
 
@@ -18,6 +19,7 @@ mkdir -p "$LOGS"
 prepare() {
   local python=$1 core=$2 environment=$3 requirement=("ansible-core~=$2.0") wanted log
   [ "$core" != pre ] || requirement=(--pre ansible-core)
+  [ "$core" != devel ] || requirement=(https://github.com/ansible/ansible/archive/devel.tar.gz)
   wanted=$(sha256sum pyproject.toml | cut -c1-16)
   log=$LOGS/$(basename "$environment")-install.log
   [ "$(cat "$environment/installed" 2>/dev/null || true)" != "$wanted" ] || return 0

@@ -16,6 +16,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+import yaml
+
 CHECKOUT = Path(__file__).resolve().parents[1]
 DOCS = CHECKOUT / "docs"
 sys.path.insert(0, str(CHECKOUT / ".venv" / "collections"))
@@ -37,6 +39,14 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.prof
     sections_of,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import CollectionError  # noqa: E402
+
+LINKS_HEAD = """---
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Written by `make docs` from the addresses in galaxy.yml.
+"""
 
 PLACE = re.compile(r"(<!-- generated: ([a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -82,6 +92,40 @@ def _cause_and_cure(error: type[CollectionError]) -> list[str]:
         raise SystemExit(f"{error.__module__}.{error.__name__}: the docstring gives no cause and cure")
     cure = _text(cure)
     return [_text(cause), cure[0].upper() + cure[1:]]
+
+
+# --- addresses of the project ---
+
+
+def addresses() -> Mapping[str, str]:
+    """The addresses in galaxy.yml."""
+    galaxy = yaml.safe_load((CHECKOUT / "galaxy.yml").read_text(encoding="utf-8"))
+    return {key: str(galaxy[key]) for key in ("repository", "documentation", "homepage", "issues")}
+
+
+def project_links() -> list[str]:
+    """Where to find the project, for README.md."""
+    where = addresses()
+    return [
+        f"- Source and releases: [repository]({where['repository']})",
+        f"- Bugs, feature requests and questions: [issue tracker]({where['issues']})",
+        f"- Documentation of the newest release: [pages]({where['documentation']})",
+    ]
+
+
+def site_links() -> str:
+    """The links of documentation sites."""
+    where = addresses()
+    links = {
+        "extra_links": [
+            {"description": "Source", "url": where["repository"]},
+            {"description": "Report an issue", "url": where["issues"]},
+            {"description": "Documentation of Proxmox VE", "url": "https://pve.proxmox.com/pve-docs/"},
+            {"description": "API of Proxmox VE", "url": "https://pve.proxmox.com/pve-docs/api-viewer/"},
+        ],
+        "communication": {"forums": [{"topic": "Questions and ideas: the issue tracker", "url": where["issues"]}]},
+    }
+    return LINKS_HEAD + yaml.dump(links, Dumper=Indented, sort_keys=False, width=120)
 
 
 # --- plugins ---
@@ -195,11 +239,19 @@ def _listed(items: Iterable[str]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
+class Indented(yaml.SafeDumper):
+    """Indents lists, as yamllint wants it."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, indentless=False)
+
+
 # --- pages ---
 
 PARTS: Mapping[str, Callable[[], list[str]]] = {
     "error codes": error_codes,
     "plugin overview": overview,
+    "project links": project_links,
     "plugin reference": reference,
     "profiles": profiles,
     "sections": sections,
@@ -219,9 +271,11 @@ def main() -> int:
         print(f"usage: {sys.argv[0]} [--check]", file=sys.stderr)
         return 2
     stale = 0
-    for path in sorted(DOCS.glob("*.md")):
-        text = path.read_text(encoding="utf-8")
-        if (wanted := with_parts(text)) != text:
+    pages = [CHECKOUT / "README.md", *sorted(DOCS.glob("*.md"))]
+    made = {path: with_parts(path.read_text(encoding="utf-8")) for path in pages}
+    made[DOCS / "docsite" / "links.yml"] = site_links()
+    for path, wanted in made.items():
+        if wanted != path.read_text(encoding="utf-8"):
             stale += 1
             print(f"{'out of date' if check else 'written'}: {path.relative_to(CHECKOUT)}")
             if not check:

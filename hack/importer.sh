@@ -33,14 +33,9 @@ CFG
 export GALAXY_IMPORTER_CONFIG=$IMPORTER/galaxy-importer.cfg
 export PATH=$IMPORTER/bin:$PATH
 
-# Galaxy requires the address of a repository. As long as galaxy.yml has none, a reserved one is used for the check.
 source_copy=$IMPORTER/source/$COLLECTION
 copy_checkout "$source_copy"
 "$BIN/python" hack/docsite.py "$source_copy" >/dev/null
-if ! grep -q '^repository:' galaxy.yml; then
-  echo "galaxy.yml names no repository, which Galaxy will want: checked with https://example.com/ in its place"
-  echo "repository: https://example.com/" >>"$source_copy/galaxy.yml"
-fi
 "$BIN/ansible-galaxy" collection build --force --output-path "$IMPORTER" "$source_copy" >/dev/null
 
 tarball=$(echo "$IMPORTER"/qemu_scheduler-proxmox-*.tar.gz)

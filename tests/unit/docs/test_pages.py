@@ -76,5 +76,6 @@ def test_every_generated_part__stands_on_a_page() -> None:
     assert spec.loader is not None
     generator = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generator)
-    text = "".join(page.read_text(encoding="utf-8") for page in (CHECKOUT / "docs").glob("*.md"))
+    pages = [CHECKOUT / "README.md", *(CHECKOUT / "docs").glob("*.md")]
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
     assert {match[2] for match in generator.PLACE.finditer(text)} == set(generator.PARTS)
