@@ -27,7 +27,7 @@ class Mutant:
 
     Attributes:
         breaks: what no longer holds, in words.
-        file: below plugins/module_utils, or of a role or the law, with the path of which it begins.
+        file: below plugins/module_utils, or of a role, the law or another plugin, with the path of which it begins.
         old, new: the text that is replaced, which stands once in the file, and what replaces it.
         tests: arguments for pytest: a path below tests, perhaps with options behind it.
     """
@@ -41,7 +41,7 @@ class Mutant:
     @property
     def path(self) -> Path:
         """The path of the file in the checkout."""
-        return Path(self.file) if self.file.startswith(("roles/", "tests/")) else UTILS / self.file
+        return Path(self.file) if self.file.startswith(("plugins/", "roles/", "tests/")) else UTILS / self.file
 
     def applied(self, source: str) -> str:
         """Return the source with the fault. Raises DoesNotFit, SyntaxError when it is no
