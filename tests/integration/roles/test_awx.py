@@ -181,6 +181,7 @@ def test_setup_of_a_list__makes_what_fits_together(set_up: SetUp, cluster: Simul
         "ansible.controller",
         awx_vms=VMS["qemu_vms"],
         awx_vms_options=VMS["qemu_options"],
+        awx_maintenance={"rolling_maintenance_tasks": "upgrade.yml", "rolling_maintenance_only_if": ["updates"]},
         awx_ledger="postgresql://scheduler@db/scheduler",
         awx_balance_schedule="DTSTART:20260101T000000Z RRULE:FREQ=HOURLY;INTERVAL=1",
     )
@@ -209,7 +210,10 @@ def test_setup_of_a_list__makes_what_fits_together(set_up: SetUp, cluster: Simul
         plan, apply = (templates[short(workflow[name]["unified_job_template"])] for name in ("plan", "apply"))
         assert plan["playbook"] == apply["playbook"].replace("provision", "plan")
         assert "{{ qemu_scheduler_plan }}" in str(apply["extra_vars"])
-    assert list(nodes)[-1] == "approve and provision the list"
+    assert list(nodes)[-2:] == ["approve and maintain", "approve and provision the list"]
+    maintain = templates["apply the plan of the maintenance"]["extra_vars"]
+    assert maintain["rolling_maintenance_options"] == {"reservations": "postgresql://scheduler@db/scheduler"}
+    assert templates["plan the maintenance"]["extra_vars"]["rolling_maintenance_plan_only"] is True
 
     # A workflow hands the artifacts of a job to the next one as variables. By then, another VMID would be chosen.
     local = {"qemu_options": {**plan["extra_vars"]["qemu_options"], "reservations": "none"}}
