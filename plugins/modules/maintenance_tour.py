@@ -256,12 +256,18 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.ma
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.maintenance.planned import (
     plan_maintenance,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import Spec
+
+
+def argument_spec() -> Spec:
+    """The options of the module."""
+    return tour_argument_spec()
 
 
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
     module = hiding_secrets(module_class)(
-        argument_spec=tour_argument_spec(), mutually_exclusive=[("apply", "plan_file")], supports_check_mode=True
+        argument_spec=argument_spec(), mutually_exclusive=[("apply", "plan_file")], supports_check_mode=True
     )
     if module.params["state"] == PLANNED:
         answer(module, lambda: plan_maintenance(module.params, check_mode=module.check_mode, warn=module.warn))

@@ -70,6 +70,7 @@ TASKS: list[dict[str, Any]] = [
     {"qemu_scheduler.proxmox.fleet_info": {"vms": [{"name": "a", "memory": 2048}], "unmanaged": True}},
     {"qemu_scheduler.proxmox.node_health_info": {"name": "{{ made.vms[0].node }}"}},
     {"qemu_scheduler.proxmox.ceph_flag": {"name": "noout"}},
+    {"qemu_scheduler.proxmox.maintenance_tour": {"name": "{{ made.vms[0].node }}"}},
     {"qemu_scheduler.proxmox.cluster_rebalance": {"goals": ["balance"]}, "check_mode": True},
     {"qemu_scheduler.proxmox.node_drain": {"name": "{{ made.vms[0].node }}"}},
     {"qemu_scheduler.proxmox.node_drain": {"name": "{{ made.vms[0].node }}", "state": "active"}},
