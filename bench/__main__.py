@@ -25,6 +25,7 @@ from . import (
     replay,
     schedules,
     tasks,
+    tours,
 )
 
 SECTIONS = {
@@ -37,6 +38,7 @@ SECTIONS = {
     "ledger": ledger.measure,
     "engine": engine.measure,
     "plans": plans.measure,
+    "tours": tours.measure,
     "schedules": schedules.measure,
     "workloads": loads.measure,
     "replay": replay.measure,
