@@ -142,12 +142,16 @@ def test_drain__needs_on_each_storage_only_the_room_for_its_own_disks(start: Sta
         assert (move["sizes"], move["copied"]) == ({"scsi0": 20 * 1024**3, "scsi1": 20 * 1024**3}, 40 * 1024**3)
 
 
-def test_active__brings_two_disks_back_to_their_two_storages(start: Start) -> None:
-    storages = [storage(f"n{number}_{letter}", 100, f"pve{number}") for number in (1, 2, 3) for letter in "ab"]
-    guest = vm(101, "pve1", {"scsi0": "n1_a:10", "scsi1": "n1_b:20"})
-    with start(storages, guest) as (cluster, controller):
+@pytest.mark.parametrize(
+    "names",
+    [("n1_a", "n1_b", "n2_a", "n2_b"), ("ssd", "hdd", "fast", "slow"), ("tank", "pool", "local-zfs", "data")],
+    ids=["alike", "unlike", "more unlike"],
+)
+def test_active__brings_two_disks_back_to_their_two_storages(start: Start, names: tuple[str, ...]) -> None:
+    one, two, *others = names
+    storages = [storage(name, 100, "pve1") for name in (one, two)] + [storage(name, 100, "pve2") for name in others]
+    with start(storages, vm(101, "pve1", {"scsi0": f"{one}:10", "scsi1": f"{two}:20"})) as (cluster, controller):
         controller.run("node_drain", name=["pve1"])
-        away = disks_of(cluster, 101)
-        assert sorted(name[3:] for name in away.values()) == ["a", "b"]
+        assert set(disks_of(cluster, 101).values()) == set(others)
         controller.run("node_drain", name=["pve1"], state="active")
-        assert disks_of(cluster, 101) == {"scsi0": "n1_a", "scsi1": "n1_b"}
+        assert disks_of(cluster, 101) == {"scsi0": one, "scsi1": two}

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import typing as t
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -83,28 +84,37 @@ class Part:
         return 0 if node in self.mobility.replicated_to else sum(disk.size for disk in self.mobility.disks)
 
 
-def _storages_on(info: NodeInfo, copied: Iterable[LocalDisk]) -> dict[str, str | None]:
+def _storages_on(info: NodeInfo, copied: Sequence[LocalDisk]) -> dict[str, str | None]:
     """Return the storage on a node for the disks of each present one: that of the same name if it has room, else the
     one with the most similar name that has room and takes no other disks; None if any storage may be tried.
 
-    So the disks of two storages stay apart, and come back to the storages that they left.
+    Pairs of names are compared, whichever way a disk goes: so the disks of two storages stay apart, and come back to
+    the storages that they left.
     """
     found: dict[str, str | None] = {}
     taken: Counter[str] = Counter()
-    for disk in sorted(copied, key=lambda disk: (disk.storage not in info.storages, disk.storage)):
-        fitting = [
-            name
-            for name, storage in info.storages.items()
-            if storage.active and disk.content in storage.content and room(storage, ANY, taken[name]) >= disk.size
-        ]
-        alike = {name: difflib.SequenceMatcher(None, name, disk.storage).ratio() for name in fitting}
-        best = min(fitting, key=lambda name: (name in taken, -alike[name], name), default=None)
-        target = disk.storage if disk.storage in fitting else best
-        if target is None and disk.storage in info.storages:
-            target = disk.storage
-        found[disk.storage] = target
-        taken[target or ""] += disk.size
-    return found
+
+    def fits(disk: LocalDisk, name: str) -> bool:
+        storage = info.storages[name]
+        there = storage.active and disk.content in storage.content
+        return there and room(storage, ANY, taken[name]) >= disk.size
+
+    pairs = [(disk, name) for disk in copied for name in info.storages]
+    pairs.sort(key=lambda pair: _unlikeness(pair[0].storage, pair[1]))
+    for alone in (True, False):
+        for disk, name in pairs:
+            if disk.storage not in found and not (alone and name in taken) and fits(disk, name):
+                found[disk.storage] = name
+                taken[name] += disk.size
+    missing = (disk.storage for disk in copied if disk.storage not in found)
+    return found | {storage: storage if storage in info.storages else None for storage in missing}
+
+
+@functools.cache
+def _unlikeness(one: str, other: str) -> tuple[float, str, str]:
+    """Return what orders pairs of names, the most similar ones first; the same for both orders of a pair."""
+    first, second = sorted((one, other))
+    return -difflib.SequenceMatcher(None, first, second).ratio(), first, second
 
 
 @dataclass(slots=True, eq=False)
