@@ -39,18 +39,22 @@ else
   python hack/release_notes.py allows "$version"
 fi
 
+newer=$(git grep -nE 'version_added: *"?[0-9]' -- plugins roles extensions | python hack/release_notes.py newer "$version")
+[ -z "$newer" ] || die "version_added is later than $version: $newer"
+
 # The places that name the version.
 old=$(sed -n 's/^version: //p' galaxy.yml)
 sed -i "s/^version: .*/version: $version/" galaxy.yml
 sed -i "s/qemu_scheduler-proxmox-${old//./\\.}\.tar\.gz/qemu_scheduler-proxmox-$version.tar.gz/g" execution-environment.yml
 if [ "$fragments" != 0 ]; then
-  # In a folder of this name, as antsibull-changelog would copy all that is here otherwise, .venv included.
-  source_copy=$CHECKOUT/build/source/$COLLECTION
+  # Outside of the checkout: antsibull-changelog would copy all that is here, .venv included, or what git knows of build/.
+  elsewhere=$(mktemp -d)
+  source_copy=$elsewhere/$COLLECTION
   copy_checkout "$source_copy"
-  (cd "$source_copy" && ANSIBLE_COLLECTIONS_PATH=$CHECKOUT/build/source antsibull-changelog release --version "$version") >/dev/null
+  (cd "$source_copy" && ANSIBLE_COLLECTIONS_PATH=$elsewhere antsibull-changelog release --version "$version") >/dev/null
   rm -rf changelogs
   cp -r "$source_copy/changelogs" "$source_copy/CHANGELOG.md" .
-  rm -f changelogs/.plugin-cache.yaml
+  rm -rf changelogs/.plugin-cache.yaml "$elsewhere"
 fi
 python hack/generate_docs.py >/dev/null
 python hack/generate_schemas.py >/dev/null

@@ -5,6 +5,7 @@
 
 usage: hack/release_notes.py has VERSION      whether the changelog has it
        hack/release_notes.py allows VERSION   whether the fragments may become it, which is said if not
+       hack/release_notes.py newer VERSION    those lines of the standard input that end in a later version
 """
 
 from __future__ import annotations
@@ -50,6 +51,10 @@ def objection(version: tuple[int, ...]) -> str | None:
 
 def main(question: str, version: str) -> int:
     """Answer one question by the exit status."""
+    if question == "newer":
+        later = [line for line in sys.stdin if numbers(line.split()[-1].strip('"')) > numbers(version)]
+        print("".join(later), end="")
+        return 0
     if question == "has":
         return 0 if numbers(version) in released() else 1
     why_not = objection(numbers(version))

@@ -23,7 +23,6 @@ options:
       - Cannot be combined with O(snapshot), O(nodes), O(address_pools), and O(rules) of the type V(node-affinity).
     type: list
     elements: dict
-    version_added: 1.1.0
     suboptions:
       name:
         description: Name of the cluster in this task, also its value of the label C(cluster).
@@ -77,5 +76,4 @@ options:
     type: str
     choices: [fail, skip]
     default: fail
-    version_added: 1.1.0
 """

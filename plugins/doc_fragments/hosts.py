@@ -21,20 +21,17 @@ options:
         gateway and name servers are compared with those of the pool, and applied with O(update).
       - A static address in O(ipconfig) must not belong to another guest. This is checked in the networks of all pools.
     type: dict
-    version_added: 1.1.0
   host_groups:
     description:
       - Inventory groups of the VM. They are returned as C(host.groups), and the role
         P(qemu_scheduler.proxmox.provision#role) adds the VM to them.
     type: list
     elements: str
-    version_added: 1.1.0
   host_vars:
     description:
       - Inventory variables of the VM. They are returned as C(host.vars), and the role
         P(qemu_scheduler.proxmox.provision#role) sets them. They are part of the result, so do not put secrets here.
     type: dict
-    version_added: 1.1.0
   only_tags:
     description:
       - With O(state=absent), remove only VMs that have all of these tags. For a VM without them the task fails, and
@@ -42,12 +39,10 @@ options:
       - Use it if your list of VMs may be outdated. It protects other VMs that have a name or VMID of the list.
     type: list
     elements: str
-    version_added: 1.1.0
   only_pool:
     description:
       - As O(only_tags), for VMs in this pool. Requires C(Pool.Audit) on the pool.
     type: str
-    version_added: 1.1.0
 """
 
     POOLS = r"""
@@ -65,7 +60,6 @@ options:
         and the task fails, unless C(ignore_unread) is true.
     type: dict
     default: {}
-    version_added: 1.1.0
 """
 
     COUNT = r"""
@@ -76,12 +70,10 @@ options:
         C({n:02}) pads the number with zeros to two digits.
       - A larger number creates more VMs. A smaller number removes none, unless O(surplus=absent).
     type: int
-    version_added: 1.1.0
   count_start:
     description:
       - Number of the first VM of O(count). Defaults to V(1).
     type: int
-    version_added: 1.1.0
   surplus:
     description:
       - What to do with surplus VMs. These are existing VMs whose name is O(name) with a number that no entry of the
@@ -91,5 +83,4 @@ options:
       - Only VMs with all O(tags) and in the O(pool) of the entry are considered, if it sets them.
     type: str
     choices: [keep, absent]
-    version_added: 1.1.0
 """

@@ -26,7 +26,6 @@ options:
       - The clone of such a template is made from the copy on its own node, see O(clone).
       - Requires O(template=true) or O(state=absent), and one cluster. V(false) when this is not given.
     type: bool
-    version_added: 1.1.0
   vmid:
     description:
       - VMID of the existing VM, or VMID for the new VM. A new VM without it gets the lowest free VMID that
@@ -47,7 +46,6 @@ options:
       - Whether the VM with the O(vmid) may have another name than O(name). With O(update), it gets this name. V(false)
         when this is not given, which protects a VM from a wrong number.
     type: bool
-    version_added: 1.1.0
   adopt:
     description:
       - Whether a VM that has the O(name) but is in another pool than O(pool) is the requested one. With O(update), it
@@ -55,7 +53,6 @@ options:
       - The same holds for a VM that has the VMID and the O(name) of one that a run began to create a moment ago, and is
         another one.
     type: bool
-    version_added: 1.1.0
   accept_unknown:
     description:
       - Some minutes after a node has gone offline, Proxmox VE no longer returns the names of its VMs. Their names are
@@ -67,7 +64,6 @@ options:
       - V(true) treats such a VM as missing, with a warning. Two VMs of the same name may be the result. Defaults
         to V(false).
     type: bool
-    version_added: 1.1.0
   clone:
     description:
       - Name or VMID of the VM or template to clone if the VM does not exist. The other options are then applied to the
@@ -98,13 +94,11 @@ options:
         restored to one storage, the one in O(storage) or of a drive, or else the one with the most room.
       - An existing VM is never overwritten. To reset a VM to a backup, remove it first.
     type: str
-    version_added: 1.1.0
   unique:
     description:
       - Whether a VM that is restored from O(archive) gets new MAC addresses and a new UUID. V(false) keeps those of the
         backup. Defaults to V(true).
     type: bool
-    version_added: 1.1.0
   full:
     description:
       - Whether to copy every disk. V(false) makes a linked clone, which requires a template.
@@ -125,7 +119,6 @@ options:
         or a storage class of a drive has precedence.
       - Disks are moved if necessary, as described for O(storage).
     type: str
-    version_added: 1.1.0
   format:
     description:
       - Format of the disks of a full clone. V(unspecified) has the same effect as leaving it out.
@@ -172,7 +165,6 @@ options:
     type: str
     choices: [enforce, warn]
     default: enforce
-    version_added: 1.1.0
   apply_pending:
     description:
       - What to do with a running VM that has pending changes, which take effect only after the VM is stopped and
@@ -185,5 +177,4 @@ options:
     type: str
     choices: [never, reboot]
     default: never
-    version_added: 1.1.0
 """

@@ -31,7 +31,6 @@ options:
       - The VM is searched for, and placed, on these clusters only. Changing the names does not move an existing VM.
     type: list
     elements: str
-    version_added: 1.1.0
   vmid_range:
     description:
       - The VMIDs to choose from, both ends included, for example V(100-150) or V(100-150,200). The lowest free one is
@@ -103,7 +102,6 @@ options:
           - Requires a rule that selects the VM itself, is required, and has the C(topology_key) V(node).
           - Without the option C(tags), an existing VM keeps its other tags.
         type: bool
-        version_added: 1.1.0
   topology_spread:
     description:
       - Spreads the selected VMs evenly over domains. VMs are selected as in O(affinity).
@@ -172,7 +170,6 @@ options:
               - Whether the requirement holds for later runs, too. The VM gets a tag C(plb_pin_NODE) for each value.
               - Requires the C(key) V(node) and the C(operator) V(In). Only one requirement of a VM can last.
             type: bool
-            version_added: 1.1.0
       preferred:
         description: Preferences. Each match adds its weight to the node's score.
         type: list
@@ -236,7 +233,6 @@ options:
           - Proxmox VE refuses a rule between VMs that has one member only. The task must have two VMs that join such a
             new rule, and it is an error otherwise.
         type: dict
-        version_added: 1.1.0
         suboptions:
           type:
             description:

@@ -53,7 +53,6 @@ options:
     type: list
     elements: dict
     default: []
-    version_added: 1.1.0
     suboptions:
       type:
         description:
@@ -96,7 +95,6 @@ options:
         different nodes, and C(plb_pin_NODE) requires the node, or one of several.
     type: bool
     default: true
-    version_added: 1.1.0
 """
 
     REQUESTS = r"""
@@ -132,5 +130,4 @@ options:
       - New VMs are first placed one after the other. A search follows only if that leaves VMs without a node.
     type: float
     default: 2.0
-    version_added: 1.1.0
 """

@@ -41,7 +41,6 @@ options:
       - Whether the host may merge identical memory pages of this VM with those of other VMs (KSM).
       - Proxmox VE defaults to V(true). Requires Proxmox VE 9.1 or later.
     type: bool
-    version_added: 1.1.0
   amd_sev:
     description:
       - Memory encryption by AMD SEV, for example V(snp) or V(type=es,kernel-hashes=1).
@@ -49,7 +48,6 @@ options:
         V(no-key-sharing).
       - Only C(root@pam) with its password may set it.
     type: raw
-    version_added: 1.1.0
   args:
     description:
       - Additional arguments for the kvm process. Only C(root@pam) with its password may set them.
@@ -119,7 +117,6 @@ options:
       - Host CPUs to run the VM on, for example V(0,5,8-11). Proxmox VE calls this C(affinity).
       - Only C(root@pam) with its password may set it.
     type: str
-    version_added: 1.1.0
   cpulimit:
     description:
       - Limit of the VM's CPU time, in CPUs. V(0) means no limit.
@@ -163,7 +160,6 @@ options:
           - Removes the disk, as described for O(scsi).
         type: str
         choices: [unused, destroy]
-        version_added: 1.1.0
       storage:
         description:
           - The storage for the disk.
@@ -212,7 +208,6 @@ options:
       - Further properties are V(vsock-cid) and V(vsock-port). Requires Proxmox VE 9.1 or later.
       - Only C(root@pam) with its password may set it.
     type: raw
-    version_added: 1.1.0
   ipconfig:
     description:
       - 'Cloud-init, addresses of the network cards, for example V({ipconfig0: "ip=192.0.2.10/24,gw=192.0.2.1"}).'
@@ -225,7 +220,6 @@ options:
       - Memory that is shared between VMs, or with the host, for example V(size=32,name=shm). The size is in MiB.
       - Only C(root@pam) with its password may set it.
     type: raw
-    version_added: 1.1.0
   keyboard:
     description:
       - Keyboard layout of the VNC server.
@@ -371,7 +365,6 @@ options:
       - Enhancements of SPICE, for example V(foldersharing=1,videostreaming=all).
       - Only C(root@pam) with its password may set it.
     type: raw
-    version_added: 1.1.0
   sshkeys:
     description:
       - Cloud-init, public SSH keys of the default user, as a string with one key per line, or as a list.
@@ -413,7 +406,6 @@ options:
           - Removes the TPM state, as described for O(scsi). With it, the guest loses its keys.
         type: str
         choices: [unused, destroy]
-        version_added: 1.1.0
       storage:
         description:
           - The storage for the disk.
@@ -455,12 +447,10 @@ options:
         directory mapping comes first.
       - Further properties are V(cache), V(direct-io), V(expose-acl) and V(expose-xattr).
     type: dict
-    version_added: 1.1.0
   vmstatestorage:
     description:
       - Storage for the memory of the VM in snapshots and when it is suspended to disk.
     type: str
-    version_added: 1.1.0
   watchdog:
     description:
       - A watchdog device, for example V(i6300esb,action=reset).

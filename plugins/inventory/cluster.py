@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: cluster
 short_description: Guests of a Proxmox VE cluster as an inventory
-version_added: 1.1.0
+version_added: 1.0.0
 description:
   - Adds the VMs and containers of a cluster as hosts. Templates and guests that are being created are left out.
   - Costs two API requests, whatever the number of guests, and one per node on which guests changed within the last 30
@@ -96,7 +96,6 @@ options:
         by then is unknown, with a warning. The hosts are added without it.
     type: float
     default: 30
-    version_added: 1.1.0
   vmid_suffix:
     description:
       - V(needed) adds the VMID only to names that also mean something else.
@@ -105,7 +104,6 @@ options:
     type: str
     choices: [needed, always]
     default: needed
-    version_added: 1.1.0
 notes:
   - Connection options and expressions in them may be templates, for example a lookup of a secret.
   - With O(cache), Ansible's inventory cache keeps what was read, including configurations and addresses, per source,

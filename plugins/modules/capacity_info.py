@@ -35,7 +35,6 @@ options:
         C(VM.Audit) on the VMs. Says nothing of those that cannot be read, or of which less than half a week is known.
     type: bool
     default: false
-    version_added: 1.1.0
 seealso:
   - module: qemu_scheduler.proxmox.qemu_schedule
   - module: qemu_scheduler.proxmox.cluster_snapshot_info
@@ -102,7 +101,6 @@ n_plus_one_counts:
   returned: success
   type: str
   sample: CPU, memory and strict HA rules about nodes, not for other rules, local disks and devices
-  version_added: 1.0.0
 shapes:
   description: Number of VMs of each shape that fit.
   returned: success
@@ -126,7 +124,6 @@ right_sizes:
   elements: dict
   sample: [{vmid: 101, name: web-1, node: pve1, resource: cpu, configured: 8, used: 1.2, suggested: 2,
     why: used 1.2 of 8 vCPU(s) (p95), options: {vmid: 101, cores: 2, sockets: 1}}]
-  version_added: 1.1.0
 full_in_days:
   description:
     - Nodes whose use grows so that 95 % of their CPU or memory will be used within half a year, the soonest first.
@@ -135,7 +132,6 @@ full_in_days:
   type: list
   elements: dict
   sample: [{node: pve1, resource: memory, used: 0.81, daily: 0.012, days: 12}]
-  version_added: 1.1.0
 error_code:
   description: Stable code of the error.
   returned: on failure

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: ceph_flag
 short_description: Set and clear flags of Ceph on a Proxmox VE cluster
-version_added: 1.1.0
+version_added: 1.0.0
 description:
   - Sets or clears a flag of the Ceph cluster that Proxmox VE manages, for example C(noout) while a node is rebooted.
   - Does nothing if the node that answers does not have Ceph.

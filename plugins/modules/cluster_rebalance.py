@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: cluster_rebalance
 short_description: Move guests of a Proxmox VE cluster to repair rules, to balance nodes, or to empty nodes
-version_added: 1.1.0
+version_added: 1.0.0
 description:
   - Moves guests by a plan that reaches the O(goals) with as few moves as possible. Does not change a cluster that meets
     them.
@@ -46,14 +46,12 @@ options:
         moves of the same user are seen.
       - Defaults to V(3600).
     type: int
-    version_added: 1.1.0
   balance:
     description:
       - How nodes are balanced. Giving it adds V(balance) to O(goals).
       - The load of a node is what O(balance.by) says. Whatever it is, no node gets more guests than the limits of what
         may be allocated permit.
     type: dict
-    version_added: 1.1.0
     suboptions:
       by:
         description:
@@ -176,7 +174,6 @@ loads:
       counts only the moves that were made.
   returned: success, and on failure after the plan was made
   type: dict
-  version_added: 1.1.0
 usage:
   description:
     - What the nodes use, if they are balanced by that. Empty otherwise.
@@ -186,7 +183,6 @@ usage:
       first; null where it is not known.
   returned: success, and on failure after the plan was made
   type: dict
-  version_added: 1.1.0
   sample: {by: used, percentile: 95.0, window: 86400.0, nodes: {pve1: {cpu: {before: 0.91, peak: 0.91, after: 0.74,
     curve: [0.89, 0.91]}}}}
 stuck:

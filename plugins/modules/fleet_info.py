@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: fleet_info
 short_description: Compare a list of VMs with the cluster
-version_added: 1.1.0
+version_added: 1.0.0
 description:
   - Reports for each VM of a list whether it exists and is as requested, and which VMs of the cluster are in no list.
   - Takes the options of M(qemu_scheduler.proxmox.qemu_schedule), so that one file of VMs serves both. Writes nothing.

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: maintenance_tour
 short_description: Plan the maintenance of nodes of a Proxmox VE cluster as a whole
-version_added: 1.1.0
+version_added: 1.0.0
 description:
   - With O(state=planned), plans the maintenance of several nodes, one after the other, before the first guest moves,
     and writes nothing. Guests go straight to nodes that are done, so that most of them move once.

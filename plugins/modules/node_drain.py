@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: node_drain
 short_description: Empty nodes of a Proxmox VE cluster, and keep new guests off them
-version_added: 1.1.0
+version_added: 1.0.0
 description:
   - Moves all guests of the nodes to other nodes, by a plan that needs as few moves as possible. Where the other nodes
     are too full, other guests are moved first to make room.
@@ -47,7 +47,6 @@ options:
         moved, and which guests were on them is forgotten.
     type: bool
     default: true
-    version_added: 1.1.0
   stays:
     description:
       - Guests that may stay on nodes that are drained. An entry concerns the guests for which everything holds that it
@@ -56,7 +55,6 @@ options:
     type: list
     elements: dict
     default: []
-    version_added: 1.1.0
     suboptions:
       vmid:
         description: The VMIDs of the guests.
@@ -86,7 +84,6 @@ options:
     type: list
     elements: str
     default: []
-    version_added: 1.1.0
   move_pinned:
     description:
       - Whether guests of the nodes are moved although a tag keeps them in place (C(plb_ignore)), or pins them to nodes
@@ -94,7 +91,6 @@ options:
       - Guests of other nodes are not moved against such a tag. Other rules in tags stay in force.
     type: bool
     default: false
-    version_added: 1.1.0
   allow_hidden:
     description:
       - Whether O(state=drained) may succeed although guests may be hidden from the user, by access control lists on
@@ -103,7 +99,6 @@ options:
         access control lists. This requires the privilege C(Sys.Audit) on C(/access).
     type: bool
     default: false
-    version_added: 1.1.0
   prove:
     description:
       - Whether a solver compares the plan with the optimum. In the plan, C(optimal) then states whether it is proved
@@ -175,7 +170,6 @@ loads:
       counts only the moves that were made.
   returned: success, and on failure after the plan was made
   type: dict
-  version_added: 1.1.0
 stuck:
   description: The guests that stay, each with the reason (C(why)) and what would cure it (C(cure)).
   returned: success, and on failure after the plan was made

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: node_health_info
 short_description: Report whether nodes of a Proxmox VE cluster are healthy
-version_added: 1.1.0
+version_added: 1.0.0
 description:
   - Checks for each node that it is online, that the cluster has quorum, that the services of Proxmox VE run, that its
     storages are active, that its clock agrees with that of the node that answers, and that its HA manager responds. On
@@ -34,7 +34,6 @@ options:
     type: list
     elements: str
     default: []
-    version_added: 1.1.0
   wait:
     description:
       - Maximum time to wait until all nodes are healthy, in seconds. V(0) checks once.

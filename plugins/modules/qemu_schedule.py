@@ -41,7 +41,6 @@ options:
         the five best nodes, and the rejected nodes by reason.
     type: int
     default: 50
-    version_added: 1.1.0
   force:
     description:
       - Whether O(state=stopped) force-stops a VM that has not shut down within the shutdown timeout of Proxmox VE,
@@ -57,7 +56,6 @@ options:
         one that is larger than every node, do not count.
       - In check mode, RV(plan) contains the moves. With O(snapshot), no moves are planned.
     type: dict
-    version_added: 1.1.0
     suboptions:
       containers:
         description:
@@ -121,7 +119,6 @@ options:
       - Whether RV(nodes) lists the guests of each node. A large cluster then has a large result.
     type: bool
     default: false
-    version_added: 1.1.0
   parallel_creates:
     description:
       - Maximum number of VMs to create or change at the same time.
@@ -155,7 +152,6 @@ options:
       - The plan contains the actions for each VM, the decision about each new VM, and the moves of O(make_room). It
         contains no secrets.
     type: path
-    version_added: 1.1.0
   apply:
     description:
       - A plan to carry out exactly. Either the path of a file that was written with O(plan_file), or RV(vm_plan) of
@@ -167,7 +163,6 @@ options:
         these moves are made, before anything else. If one fails, no VM is created.
       - An interrupted plan is completed. Applying a completed plan again changes nothing.
     type: raw
-    version_added: 1.1.0
   progress_file:
     description:
       - File on the host that runs the module. The module appends a line of JSON when a VM is done, for other programs
@@ -329,7 +324,6 @@ vms:
       description: Name of the cluster of the VM, in check mode the one that it would be placed on.
       returned: with O(clusters), unless there is no VM
       type: str
-      version_added: 1.1.0
     name:
       description: Name of the VM.
       type: str
@@ -384,7 +378,6 @@ vms:
           C(ansible_host) from the first static address in O(ipconfig).
       type: dict
       sample: {name: shop-1, groups: [shop], vars: {ansible_user: admin, ansible_host: 192.0.2.10}}
-      version_added: 1.1.0
     storages:
       description: The storage of each drive of a new VM.
       type: dict
@@ -448,7 +441,6 @@ vms:
           returned: with O(clusters)
           type: list
           elements: dict
-          version_added: 1.1.0
         runner_up:
           description: The second-best feasible node, and how far behind it is. Null if there is none.
           type: dict
@@ -467,7 +459,6 @@ vms:
               priority are decided first, then larger VMs.
             - Null if the VM has no node, if all VMs of the task were placed together, and with O(clusters).
           type: int
-          version_added: 1.1.0
         message:
           description: The decision in one sentence.
           type: str
@@ -480,7 +471,6 @@ vms:
           type: dict
         rejections:
           description: The rejected nodes by plugin and reason, those that concern the most nodes first.
-          version_added: 1.1.0
           type: list
           elements: dict
           contains:
@@ -538,7 +528,6 @@ nodes:
       description: Name of the cluster.
       returned: with O(clusters)
       type: str
-      version_added: 1.1.0
     node:
       description: Name of the node.
       type: str
@@ -587,21 +576,18 @@ plan:
   description: The plan of moves of O(make_room). The page on the plan document of this collection describes its keys.
   returned: when guests were or would be moved
   type: dict
-  version_added: 1.1.0
 moves:
   description:
     - The result of each move of O(make_room), as M(qemu_scheduler.proxmox.node_drain) returns it. Empty in check mode.
   returned: when guests were or would be moved
   type: list
   elements: dict
-  version_added: 1.1.0
 loads:
   description:
     - What is allocated on each node before, at the peak of and after these moves, as in the plan. After a failure, it
       counts only the moves that were made.
   returned: when guests were or would be moved
   type: dict
-  version_added: 1.1.0
 vm_plan:
   description:
     - The plan that O(plan_file) writes and O(apply) carries out, with the actions for each VM and the moves of other
@@ -609,12 +595,10 @@ vm_plan:
     - The page on the plan document of this collection describes its keys.
   returned: in check mode, with O(plan_file) and with O(apply), if no VM failed
   type: dict
-  version_added: 1.1.0
 check_mode:
   description: Whether the task ran in check mode, so that nothing was written.
   returned: success, and on failure after the VMs were looked at
   type: bool
-  version_added: 1.1.0
 name:
   description: Name of the VM.
   returned: without O(vms)

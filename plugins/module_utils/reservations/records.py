@@ -209,7 +209,7 @@ def to_row(reservation: Reservation) -> tuple[t.Any, ...]:
         "identity": to_data(reservation.identity),
         "task": reservation.task,
         "per_node": reservation.per_node,
-        # Version 1.0.0 refuses reservations without it.
+        # Versions before 1.0.0 refuse reservations without it.
         "group": reservation.constraints.gang.name if reservation.constraints.gang else None,
     }
     return (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 short_description: Receive events when nodes, capacity, rules or VMs of a Proxmox VE cluster change
-version_added: 1.1.0
+version_added: 1.0.0
 description:
   - Reads the cluster once per interval and compares it with the previous reading.
   - An event is sent when a problem begins, and again after O(repeat_interval) if it still exists, but not each time
