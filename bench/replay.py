@@ -98,7 +98,8 @@ def described(traces: Sequence[Trace], nodes: int, seed: int) -> Cluster:
         for at, number in enumerate(order)
     ]
     most = memory * (2 * len(traces) // nodes + 4)
-    hosts = tuple(Node(f"pve{number}", cores=cores, memory=most) for number in range(1, nodes + 1))
+    # Many VMs of PlanetLab use little: a limit of vCPUs would forbid every move.
+    hosts = tuple(Node(f"pve{number}", cores=cores, memory=most, cpu_ratio=100.0) for number in range(1, nodes + 1))
     return Cluster(
         Snapshot(nodes=hosts, guests=tuple(guests)), {100 + number: trace for number, trace in enumerate(traces)},
         {node.name: [] for node in hosts},

@@ -75,7 +75,8 @@ options:
       margin:
         description:
           - As O(margin). Defaults to V(0.05) for V(used) and V(pressure). A live move that takes ten minutes
-            has to gain twice as much, and a move with downtime three times as much.
+            has to gain twice as much, and a move with downtime three times as much. For a node with a load above 80 %,
+            a third of O(balance.threshold) and O(balance.margin) is enough.
         type: float
       cooldown:
         description: As O(cooldown).

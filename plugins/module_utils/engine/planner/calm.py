@@ -43,7 +43,10 @@ DOWNTIME = 3.0
 """A move with downtime has to gain so many times what a live move has to gain."""
 
 FULL = 0.8
-"""Only nodes with a higher load are worth a word when no move helps them."""
+"""Nodes with a higher load are in need. Only these are worth a word when no move helps them."""
+
+EASED = 1 / 3
+"""For a node in need, this part of the threshold and of the margin is enough: small guests may leave it, too."""
 
 NAMES = {CPU: "CPU", MEMORY: "memory"}
 
@@ -85,8 +88,14 @@ def nodes_to_relieve(usage: Usage, wanted: Balance) -> list[str]:
     """The names of the nodes whose load is too high above that of another one."""
     peaks = {name: peak_of(curves, usage.capacity.get(name, {}), wanted) for name, curves in usage.nodes.items()}
     loads = {name: peak.load for name, peak in peaks.items() if peak is not None}
-    goal = max(wanted.above, min(loads.values(), default=0.0) + wanted.threshold)
+    goal = too_much(min(loads.values(), default=0.0), wanted)
     return sorted(name for name, load in loads.items() if load > goal)
+
+
+def too_much(other: float, wanted: Balance) -> float:
+    """Return the load above which a node is relieved if another one has this load."""
+    usual = max(wanted.above, other + wanted.threshold)
+    return min(usual, max(FULL, other + EASED * wanted.threshold))
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +279,7 @@ def _best(
     """
     emptiest = sorted(loads.hosts, key=lambda node: (loads.of(node).load, node))
     for source in reversed(emptiest):
-        goal = _goal(loads, wanted, emptiest[0])
+        goal = too_much(loads.of(emptiest[0]).load, wanted)
         if loads.of(source).load <= goal + ROUNDING:
             return None
         found = [
@@ -278,7 +287,9 @@ def _best(
             for item in board.on[source].values()
             if item.movable and not item.new and source in item.homes and item.index not in moved
             for relief in _reliefs(board, loads, item, source, emptiest, refused)
-            if relief.gain > ROUNDING and relief.gain >= wanted.margin * _price(item) and _lasts(loads, wanted, relief)
+            if relief.gain > ROUNDING
+            and relief.gain >= wanted.margin * _price(item) * (EASED if relief.before.load > FULL else 1.0)
+            and _lasts(loads, wanted, relief)
         ]
         enough = [relief for relief in found if max(relief.left, relief.after) <= goal + ROUNDING]
         if enough:
@@ -286,11 +297,6 @@ def _best(
         if found:
             return max(found, key=lambda each: (each.gain / _price(each.item), -each.item.index))
     return None
-
-
-def _goal(loads: UsedLoads, wanted: Balance, emptiest: int) -> float:
-    """The load above which a node is relieved."""
-    return max(wanted.above, loads.of(emptiest).load + wanted.threshold)
 
 
 def _reliefs(
@@ -324,9 +330,7 @@ def _price(item: Item) -> float:
 def _lasts(loads: UsedLoads, wanted: Balance, relief: Relief) -> bool:
     """Whether the nodes have differed recently, too, and not only some time ago."""
     resource = relief.before.resource
-    return loads.recently(relief.source, resource) > max(
-        loads.recently(relief.target, resource) + wanted.threshold, wanted.above
-    )
+    return loads.recently(relief.source, resource) > too_much(loads.recently(relief.target, resource), wanted)
 
 
 # --- in words ---------------------------------------------------------------------------------------------------------
@@ -366,7 +370,7 @@ def _left(board: Board, loads: UsedLoads, wanted: Balance) -> list[str]:
     for node in sorted(loads.hosts, key=lambda node: (-loads.of(node).load, node)):
         peak = loads.of(node)
         recently = loads.recently(node, peak.resource) - loads.recently(emptiest, peak.resource)
-        if peak.load > max(_goal(loads, wanted, emptiest), FULL) + ROUNDING and recently > wanted.threshold:
+        if peak.load > max(too_much(loads.of(emptiest).load, wanted), FULL) + ROUNDING and recently > wanted.threshold:
             texts.append(
                 f"{board.nodes[node].name} stays at {peak.load:.0%} {NAMES.get(peak.resource, peak.resource)} and "
                 f"{board.nodes[emptiest].name} at {loads.of(emptiest).load:.0%}, as no move that is worth its cost and "

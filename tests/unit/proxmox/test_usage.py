@@ -1,0 +1,112 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the statistics of the releases tell of nodes and guests, as recorded on a real cluster where there is one."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from collections.abc import Mapping
+
+import pytest
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.demand import CPU, CPU_PRESSURE, MEMORY, Grid
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import PermissionDenied
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Guest
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.answers import failure_of_answer
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.usage import (
+    DAY,
+    HOUR,
+    WEEK,
+    Timeframe,
+    grid_for,
+    read_demands,
+    read_node_curves,
+    timeframe_for,
+)
+
+MINUTES = Timeframe("hour", 60)
+GRID = Grid(0, 60, 2)
+VM = Guest(101, "web", "pve1", status="running", cores=2, memory=GIB)
+
+
+class Answers:
+    """Answers by path; an error is raised."""
+
+    def __init__(self, answers: Mapping[str, t.Any]) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+
+    def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
+        self.asked.append(path)
+        if isinstance(self.answers[path], Exception):
+            raise self.answers[path]
+        return self.answers[path]
+
+    def server_time(self) -> float | None:
+        return None
+
+
+def node_memory(**row: float) -> t.Any:
+    rows = [{"time": time, **row} for time in (0, 60)]
+    return read_node_curves(Answers({"/nodes/pve1/rrddata": rows}), ["pve1"], MINUTES, GRID)["pve1"].get(MEMORY)
+
+
+def test_memory_of_a_node__is_without_caches() -> None:
+    # 9: the files that Linux caches count as available, ZFS's cache does not.
+    assert node_memory(memtotal=100, memavailable=40, memused=60, arcsize=25) == (35, 35)
+    # 8: only what is used is told.
+    assert node_memory(memtotal=100, memused=60) == (60, 60)
+    assert node_memory(memtotal=100) is None
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [({"mem": 5, "memhost": 7}, (7, 7)), ({"mem": 5}, (5, 5)), ({"mem": 0, "memhost": 0}, None), ({}, None)],
+)
+def test_memory_of_a_vm__is_what_it_takes_on_its_host(row: dict[str, float], expected: t.Any) -> None:
+    rows = [{"time": time, **row} for time in (0, 60)]
+
+    found = read_demands(Answers({"/nodes/pve1/qemu/101/rrddata": rows}), [VM], MINUTES, GRID)[101].get(MEMORY)
+
+    assert (None if found is None else found.curve) == expected
+
+
+def test_recorded_statistics__of_nodes_and_guests(recording: t.Any) -> None:
+    rows = recording("9.2", "node-rrddata-hour")["body"]["data"]
+    last = rows[-1]
+    grid = Grid(last["time"] - 60, 60, 2)
+
+    found = read_node_curves(Answers({"/nodes/pve1/rrddata": rows}), ["pve1"], MINUTES, grid)["pve1"]
+
+    assert found[CPU][-1] == pytest.approx(last["cpu"] * last["maxcpu"])
+    assert found[MEMORY][-1] == pytest.approx(last["memtotal"] - last["memavailable"])
+    assert found[CPU_PRESSURE][-1] == pytest.approx(last["pressurecpusome"] / 100)
+
+
+def test_what_may_not_be_read__is_unknown(recording: t.Any) -> None:
+    refused = recording("9.2", "node-rrddata-hour-nobody")
+    error = failure_of_answer("GET", "", refused["status"], refused["reason"], json.dumps(refused["body"]), {})
+    assert isinstance(error, PermissionDenied)
+
+    assert read_node_curves(Answers({"/nodes/pve1/rrddata": error}), ["pve1"], MINUTES, GRID) == {"pve1": {}}
+    assert read_demands(Answers({"/nodes/pve1/qemu/101/rrddata": error}), [VM], MINUTES, GRID) == {101: {}}
+
+
+@pytest.mark.parametrize(
+    ("release", "window", "expected"),
+    [
+        ("9.1", HOUR, Timeframe("hour", 60)),
+        ("9.1", DAY, Timeframe("week", 1800)),
+        ("9.1", WEEK, Timeframe("week", 1800)),
+        ("8.4", DAY, Timeframe("day", 1800)),
+        ("8.4", WEEK, Timeframe("week", 10_800)),
+    ],
+)
+def test_period__is_the_shortest_that_covers_the_window(release: str, window: int, expected: Timeframe) -> None:
+    assert timeframe_for(window, Answers({"/version": {"release": release}})) == expected
+
+
+def test_window__ends_with_the_last_slot_that_is_over() -> None:
+    assert grid_for(DAY, Timeframe("week", 1800), 1_000_000.0) == Grid(999_000 - DAY, 1800, 48)
