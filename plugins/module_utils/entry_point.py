@@ -17,6 +17,7 @@ from ansible.module_utils.common.validation import check_type_dict
 from .engine.texts import alike, hint
 from .errors import CollectionError, Interrupted, InvalidRequest
 from .foreign_text import all_visible, on_one_line, visible
+from .other_words import OF_TYPES, OPTIONS, VALUES
 from .proxmox.api.session import contradicted_by
 from .secret_options import misshapen, secret_names, secrets_in
 from .workflow.result import RunFailed
@@ -29,6 +30,7 @@ _UNSUPPORTED = re.compile(
 )
 """Ansible's message about options that a module does not have."""
 
+_OTHER_TYPE = re.compile(r"argument '(?P<name>\w+)' is of type ")
 _NO_CHOICE = re.compile(
     r"value of .*? must be one (or more )?of: (?P<choices>.*?)(, got|\. Got no match for): (?P<value>.*?)"
     r"( found in .*)?",
@@ -68,7 +70,7 @@ def hiding_secrets(module_class: type[AnsibleModule]) -> type[AnsibleModule]:
             names = secret_names(self.argument_spec)
             self._secrets.update(secrets_in(self.params, names))
             self.params.update(contradicted_by(self.params, self.argument_spec))
-            message = next(_not_mappings(self.argument_spec, self.params), None)
+            message = next(_misshapen(self.argument_spec, self.params), None)
             # Ansible makes a text of a secret that is none, and masks only the whole of that.
             if secret := misshapen(self.params, names):
                 message = f"{secret}: expected a text"
@@ -93,13 +95,20 @@ def hiding_secrets(module_class: type[AnsibleModule]) -> type[AnsibleModule]:
     return Module
 
 
-def _not_mappings(argument_spec: Mapping[str, t.Any], given: Mapping[str, t.Any], path: str = "") -> Iterator[str]:
-    """Yield a text for each option that has options of its own and no mapping as its value.
+def _misshapen(argument_spec: Mapping[str, t.Any], given: Mapping[str, t.Any], path: str = "") -> Iterator[str]:
+    """Yield a text for each option that has options of its own and no mapping as its value, and for each text or
+    mapping that is a list.
 
-    Ansible does not name the option in its messages about these, and crashes on numbers and booleans.
+    Ansible does not name the option in its messages about the former, and crashes on numbers and booleans. Of a list it
+    makes a text.
     """
     for name, option in argument_spec.items():
         value = given.get(name)
+        if isinstance(value, list) and option.get("type") in ("str", "dict") and not option.get("no_log"):
+            family = f" with keys such as {name}0" if option["type"] == "dict" and "options" not in option else ""
+            what = "a text" if option["type"] == "str" else f"a mapping{family}"
+            yield f"{path}{name}: expected {what}, got a list"
+            continue
         if value is None or "options" not in option:
             continue
         keys = ", ".join(list(option["options"])[:4])
@@ -112,7 +121,7 @@ def _not_mappings(argument_spec: Mapping[str, t.Any], given: Mapping[str, t.Any]
                 with contextlib.suppress(TypeError):
                     item = check_type_dict(item)
             if isinstance(item, Mapping):
-                yield from _not_mappings(option["options"], item, f"{where}.")
+                yield from _misshapen(option["options"], item, f"{where}.")
             else:
                 yield f"{where}: expected a mapping with keys such as {keys}, got {type(item).__name__}"
 
@@ -120,7 +129,10 @@ def _not_mappings(argument_spec: Mapping[str, t.Any], given: Mapping[str, t.Any]
 def with_suggestions(message: str, argument_spec: Mapping[str, t.Any]) -> str:
     """Return Ansible's message about unsupported options, or an unsupported value, with those that may be meant."""
     if (found := _NO_CHOICE.fullmatch(message)) is not None:
-        return message + hint(found["choices"].split(", "), found["value"])
+        choices, meant = found["choices"].split(", "), VALUES.get(found["value"].lower())
+        return message + (f"; did you mean {meant}?" if meant in choices else hint(choices, found["value"]))
+    if (found := _OTHER_TYPE.match(message)) is not None:
+        return f"{found['name']}: expected {OF_TYPES[found['name']]}" if found["name"] in OF_TYPES else message
     found = _UNSUPPORTED.fullmatch(message)
     if found is None:
         return message
@@ -135,6 +147,8 @@ def _with_suggestion(name: str, argument_spec: Mapping[str, t.Any]) -> str:
     for part in path:
         options = options.get(part, {}).get("options") or {}
     meant = alike([each for key, spec in options.items() for each in (key, *spec.get("aliases", ()))], last)
+    if last.lower() in OPTIONS and (meant is None or last.lower() not in options):
+        return f"{name} (did you mean {OPTIONS[last.lower()]}?)"
     return name if meant is None else f"{name} (did you mean {'.'.join([*path, meant])}?)"
 
 

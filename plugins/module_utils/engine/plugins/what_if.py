@@ -70,6 +70,13 @@ def nearest(request: Request, refusals: Refusals) -> dict[str, t.Any] | None:
     return {"node": best, "missing": missing_on(refusals[best]), "also": _refusing(refusals[best])}
 
 
+CURES = {
+    "TopologySpread": " (a constraint with when_unsatisfiable=schedule_anyway is a preference)",
+    "VMAffinity": " (a rule of affinity with required=false is a preference, or use topology_spread)",
+}
+"""How a rule of the task becomes a preference."""
+
+
 def missing_on(by_plugin: Mapping[str, Status]) -> dict[str, float]:
     """How much of each resource a node lacks: the most that any rule says."""
     missing: dict[str, float] = {}
@@ -90,7 +97,9 @@ def _parts(findings: Mapping[str, t.Any], most_rules: int | None = None) -> list
     rules: list[tuple[str, list[str]]] = list(findings["rules"].items())
     if most_rules is not None:
         rules = sorted(rules, key=lambda rule: (-len(rule[1]), rule[0]))[:most_rules]
-    parts = [f"without {rule}, {listed(first(nodes, NODES_NAMED))} would fit" for rule, nodes in rules]
+    parts = [
+        f"without {rule}, {listed(first(nodes, NODES_NAMED))} would fit{CURES.get(rule, '')}" for rule, nodes in rules
+    ]
     close = findings["nearest"]
     # What a single rule rejects is reported above, unless a resource is short.
     if close is not None and (close["missing"] or len(close["also"]) > 1):

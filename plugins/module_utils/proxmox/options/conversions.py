@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote
 
 from ...errors import InvalidRequest
 from .drives import Destroyed, Value, parse_drive
-from .values import PropertyKind, Secret, boolean, invalid, number
+from .values import PropertyKind, Secret, boolean, invalid, number, such_as
 
 _TAG = re.compile(r"[a-z0-9_][a-z0-9_+.-]*")
 # Options may stand before the type. The base64 text begins with the length of the type, of which the upper bytes are 0.
@@ -62,9 +62,11 @@ class Text(Conversion):
 
     pattern: str = r"[^\r\n]*"
     expected: str = "a text of one line"
+    # What an empty mapping stands for, if for anything.
+    empty: str | None = None
 
     def to_api(self, option: str, value: t.Any) -> Value:
-        text = str(value).strip()
+        text = self.empty if value == {} and self.empty is not None else str(value).strip()
         if text and not re.fullmatch(self.pattern, text):
             raise invalid(option, value, self.expected)
         return text
@@ -157,6 +159,8 @@ class Properties(Conversion):
 
     kind: PropertyKind
     required: tuple[str, ...] = ()
+    # What an empty mapping stands for. None: it lacks what is required.
+    empty: str | None = None
 
     @property
     def example(self) -> str:
@@ -169,6 +173,8 @@ class Properties(Conversion):
     def to_api(self, option: str, value: t.Any) -> Value:
         if value == "":
             return ""
+        if value == {} and self.empty is not None:
+            return self.empty
         properties = self.kind.of(option, value)
         if self.required and not any(key in properties for key in self.required):
             raise invalid(option, value, " or ".join(self.required))
@@ -209,7 +215,8 @@ class Words(Conversion):
         """Return the words to join."""
         for word in words:
             if not word or re.search(r"[\s,;]", word):
-                raise invalid(option, word, "a list of single words")
+                parts = re.split(r"[\s,;]+", word.strip())
+                raise invalid(option, word, "a list of single words" + such_as(f"[{', '.join(parts)}]" if word else ""))
         return words
 
     def same(self, wanted: t.Any, current: t.Any) -> bool:
@@ -228,7 +235,9 @@ class Tags(Words):
         tags = sorted({word.lower() for word in words})
         for tag in tags:
             if not _TAG.fullmatch(tag):
-                raise invalid(option, tag, "tags of letters, digits, _, -, + and ., the first a letter, a digit or _")
+                expected = "tags of letters, digits, _, -, + and ., the first a letter, a digit or _"
+                parts = re.split(r"[\s,;]+", tag)
+                raise invalid(option, tag, expected + (such_as(f"[{', '.join(parts)}]") if len(parts) > 1 else ""))
         return tags
 
     def same(self, wanted: t.Any, current: t.Any) -> bool:
@@ -252,6 +261,9 @@ class Hotplug(Text):
         return {name.strip() for name in names.split(",")} - {""}
 
 
+_KEY_FILE = re.compile(r"[~/.]\S*|\S+\.pub")
+
+
 class SshKeys(Conversion):
     """Public keys, one per line, or a list of them. The API uses them URL-encoded."""
 
@@ -265,6 +277,8 @@ class SshKeys(Conversion):
         for position, line in enumerate(text.splitlines(), start=1):
             if line.strip() and not _PUBLIC_KEY.search(line):
                 expected = "a public key, its type and then its base64 text, such as ssh-ed25519 AAAAC3Nz..."
+                if _KEY_FILE.fullmatch(line.strip()):
+                    expected += "; that of a file is {{ lookup('ansible.builtin.file', '~/.ssh/id_ed25519.pub') }}"
                 raise InvalidRequest(
                     f"{option}: line {position} is not valid, expected {expected}", option=option, expected=expected
                 )

@@ -63,7 +63,7 @@ _FEATURE = f"({'|'.join(_FEATURES)})"
 _HOTPLUG = Hotplug(rf"[01]|{_FEATURE}(,{_FEATURE})*", "0, 1 or some of " + ",".join(_FEATURES))
 _CPUSET = Text(r"\d+(-\d+)?(,\d+(-\d+)?)*", "CPU ids or ranges of them, such as 0,5,8-11")
 _PARALLEL = Text(r"/dev/parport\d+|/dev/usb/lp\d+", "/dev/parportN or /dev/usb/lpN")
-_SERIAL = Text(r"/dev/[^,]+|socket", "socket or a device below /dev")
+_SERIAL = Text(r"/dev/[^,]+|socket", "socket or a device below /dev", "socket")
 
 
 LONGEST_REQUEST = 512 * 1024
@@ -113,7 +113,7 @@ VM_OPTIONS: tuple[VMOption, ...] = (
     _option("allow_ksm", Boolean(), default=1, api="allow-ksm", since=(9, 1)),
     _option("amd_sev", Properties(kinds.AMD_SEV, ("type",)), api="amd-sev"),
     _option("args", Text()),
-    _family("audio", Properties(kinds.AUDIO, ("device",)), 1),
+    _family("audio", Properties(kinds.AUDIO, ("device",), "device=ich9-intel-hda"), 1),
     _option("autostart", Boolean(), default=0),
     _option("balloon", Memory(0)),
     _option("bios", Choice(("seabios", "ovmf")), default="seabios"),
@@ -125,7 +125,7 @@ VM_OPTIONS: tuple[VMOption, ...] = (
     _option("ciupgrade", Boolean(), default=1),
     _option("ciuser", Text()),
     _option("cores", Number(1), default=1),
-    _option("cpu", Properties(kinds.CPU, ("cputype",)), default="kvm64"),
+    _option("cpu", Properties(kinds.CPU, ("cputype",), ""), default="kvm64"),
     _option("cpu_affinity", _CPUSET, api="affinity"),
     _option("cpulimit", Number(0, 128, whole=False), default=0),
     _option("cpuunits", Shares(1, 262144)),
@@ -156,7 +156,7 @@ VM_OPTIONS: tuple[VMOption, ...] = (
     _family("parallel", _PARALLEL, 3),
     _option("protection", Boolean(), default=0),
     _option("reboot", Boolean(), default=1),
-    _option("rng0", Properties(kinds.RNG, ("source",))),
+    _option("rng0", Properties(kinds.RNG, ("source",), "source=/dev/urandom")),
     _family("sata", Drives(), 6),
     _family("scsi", Drives(), 31),
     _option("scsihw", Choice(_SCSIHW), default="lsi"),
@@ -261,8 +261,10 @@ def _numbered(family: VMOption, value: t.Any) -> dict[str, Value]:
         raise invalid(family.name, value, expected)
     api = {}
     for key, each in value.items():
-        if option_of(str(key)) is not family:
-            raise invalid(f"{family.name}.{key}", each, expected)
+        other = option_of(str(key))
+        if other is not family:
+            moved = f"; did you mean {other.name}: {{{key}: ...}}?" if other is not None and other.count else ""
+            raise invalid(f"{family.name}.{key}", each, expected + moved)
         if each is not None:
             api[str(key)] = family.conversion.to_api(str(key), each)
     return api

@@ -1,0 +1,48 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Words of other tools for what this collection calls otherwise, for messages about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_ADDRESS = "ipconfig: {ipconfig0: ip=192.0.2.10/24}"
+_CARD = "net: {net0: 'virtio,bridge=vmbr0,tag=77'}"
+_COUNT = "an entry of vms: vms: [{name: web-{n}, count: 3}]"
+_DISK = "scsi: {scsi0: {size: 32}}"
+
+OPTIONS: Mapping[str, str] = {
+    **dict.fromkeys(("ip", "ip_address", "ipaddress", "address", "gateway", "gw"), _ADDRESS),
+    **dict.fromkeys(("network", "networks", "nic", "nics", "bridge", "vlan"), _CARD),
+    **dict.fromkeys(("count", "count_start", "surplus", "replicas", "instances"), _COUNT),
+    **dict.fromkeys(("disk", "disks", "disk_size", "size", "volume"), _DISK),
+    "image": "scsi: {scsi0: {import_from: local:import/debian-13.qcow2}}",
+    "iso": "ide: {ide2: 'local:iso/debian.iso,media=cdrom'}",
+    **dict.fromkeys(("hostname", "vm_name"), "name"),
+    **dict.fromkeys(("ram", "mem"), "memory"),
+    **dict.fromkeys(("cpus", "vcpu", "num_cpus", "cpu_cores"), "cores"),
+    **dict.fromkeys(("user", "username"), "ciuser"),
+    "password": "cipassword",
+    **dict.fromkeys(("ssh_key", "ssh_keys", "ssh_public_key"), "sshkeys"),
+    **dict.fromkeys(("dns", "dns_servers"), "nameservers"),
+    **dict.fromkeys(("source", "from_template", "base"), "clone"),
+    **dict.fromkeys(("host", "hypervisor"), "node"),
+    **dict.fromkeys(("notes", "comment"), "description"),
+    "start_on_boot": "onboot",
+}
+"""Unknown options, with what is meant."""
+
+VALUES: Mapping[str, str] = {
+    **dict.fromkeys(("running", "up", "on", "poweredon", "powered-on"), "started"),
+    **dict.fromkeys(("off", "down", "shutdown", "poweredoff", "powered-off"), "stopped"),
+    **dict.fromkeys(("deleted", "removed", "destroyed"), "absent"),
+    **dict.fromkeys(("created", "existing"), "present"),
+    **dict.fromkeys(("hibernated",), "suspended"),
+    **dict.fromkeys(("uefi", "efi"), "ovmf"),
+    **dict.fromkeys(("bios", "legacy"), "seabios"),
+}
+"""Values of options with choices, with the one that is meant."""
+
+OF_TYPES: Mapping[str, str] = {"template": "a boolean; the template to make a VM from is named by clone"}
+"""What an option of another type than the given one expects."""
