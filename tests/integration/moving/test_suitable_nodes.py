@@ -212,6 +212,21 @@ def test_drain__restarts_a_vm_where_the_nodes_to_which_it_can_move_live_have_no_
         assert is_running(cluster, 101)
 
 
+@pytest.mark.parametrize("version", ["9.2", "8.4"])
+def test_drain__restarts_a_vm_that_runs_with_something_that_keeps_it_from_moving_live(
+    start: Start, version: str
+) -> None:
+    config = {"vga": "std,clipboard=vnc", "machine": "pc-q35-9.0"}
+    with start(vm(101, config=config), version=version) as (cluster, controller):
+        skipped = controller.run("node_drain", name=["pve1"], check=True)
+        assert skipped["stuck"][0]["why"] == "it runs with the VNC clipboard"
+
+        result = controller.run("node_drain", **RESTART)
+        assert not result.get("failed"), result
+        assert not on(cluster, "pve1")
+        assert is_running(cluster, 101)
+
+
 def test_drain__restarts_a_vm_with_a_device_that_cannot_move_live(start: Start) -> None:
     with_gpu = {"config": {"hostpci0": "mapping=gpu"}}
     pci = {name: {"pci": [GPU]} for name in NODES}

@@ -232,7 +232,7 @@ def _devices(check: Mapping[str, t.Any], running: bool) -> Cause | None:
     local = [each for each in named if each not in _NOT_WHILE_RUNNING]
     if local:
         return f"it uses devices of its node: {listed(local)}", f"remove {listed(local)}, or use mapped devices"
-    if named:
+    if running and named:
         return f"it runs with {_NOT_WHILE_RUNNING[named[0]]}", MOVE_OFF
     fixed = sorted(key for key, mapping in info.items() if not mapping.get("live-migration"))
     if running and fixed:
