@@ -88,7 +88,7 @@ def release(transaction: Transaction, cluster: str, token: int) -> None:
 
 
 class _Place:
-    """A scheduler's place in one cluster's queue. ahead counts the live schedulers before it at its last check."""
+    """A scheduler's place in one cluster's queue. ahead counts the schedulers before it at its last check."""
 
     def __init__(self, database: Database, cluster: str, holder: Holder, duration: float) -> None:
         self.ahead = 0
@@ -104,9 +104,10 @@ class _Place:
         """Take the lease and return its token if it is free and nobody waits; else queue up and return None."""
         with self._database.transaction(self._cluster) as transaction:
             waiting = transaction.fetch(
-                "SELECT holder, expires FROM qemu_scheduler_queue WHERE cluster = ?", (self._cluster,)
+                "SELECT holder, expires FROM qemu_scheduler_queue WHERE cluster = ? ORDER BY since, ticket",
+                (self._cluster,),
             )
-            self.ahead = _count_live(waiting, transaction.now)
+            self.ahead = _count_ahead(waiting, transaction.now)
             token = None if self.ahead else self._take(transaction)
             if token is None:
                 self._since = transaction.now
@@ -119,10 +120,13 @@ class _Place:
             with self._database.transaction(self._cluster) as transaction:
                 self._queue_up(transaction)
         now, before = self._database.read(
-            "SELECT holder, expires FROM qemu_scheduler_queue WHERE cluster = ? AND (since, ticket) < (?, ?)",
+            """
+            SELECT holder, expires FROM qemu_scheduler_queue WHERE cluster = ? AND (since, ticket) < (?, ?)
+            ORDER BY since, ticket
+            """,
             (self._cluster, self._since, self._ticket),
         )
-        self.ahead = _count_live(before, now)
+        self.ahead = _count_ahead(before, now)
         if self.ahead:
             return None
         now, lease = self._database.read(_SELECT_LEASE, (self._cluster,))
@@ -207,6 +211,14 @@ def _present_holder(lease: list[Row], now: float) -> Holder | None:
     return None
 
 
-def _count_live(rows: list[Row], now: float) -> int:
-    """Count the tickets (holder, expires) of schedulers that still wait."""
-    return sum(now < expires and not holder_from_text(holder).is_dead() for holder, expires in rows)
+def _count_ahead(rows: list[Row], now: float) -> int:
+    """Count the tickets (holder, expires), in order of arrival, from the first one whose process lives.
+
+    Whether the processes behind that one live shows when it is their turn. If each of many that wait looked at all the
+    others, they would leave the holder of the lease no CPU.
+    """
+    waiting = [holder for holder, expires in rows if now < expires]
+    for position, holder in enumerate(waiting):
+        if not holder_from_text(holder).is_dead():
+            return len(waiting) - position
+    return 0

@@ -1,0 +1,75 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Many processes that wait for the lease leave its holder the CPU."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from support.effort import lines_run
+from support.ledgers import CLUSTER, dead_holder
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import LedgerUnavailable
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Holder, open_ledger
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.records import holder_to_text
+
+
+@pytest.fixture
+def ledger_file(tmp_path: Path) -> Path:
+    file = tmp_path / "reservations.db"
+    open_ledger(str(file)).close()
+    return file
+
+
+def queue_up(file: Path, holders: Iterable[Holder]) -> None:
+    """Put a ticket of each holder into the queue, in order."""
+    with sqlite3.connect(file) as database:
+        database.executemany(
+            "INSERT INTO qemu_scheduler_queue (cluster, ticket, holder, since, expires) VALUES (?, ?, ?, ?, ?)",
+            [(CLUSTER, f"{n}", holder_to_text(each), float(n), time.time() + 60) for n, each in enumerate(holders)],
+        )
+
+
+def arrive(file: Path, waiting: int) -> int:
+    """Return how many lines it takes to find so many others waiting."""
+    with open_ledger(str(file)) as ledger:
+
+        def ask() -> None:
+            expected = f"{waiting} more were waiting before this one"
+            with (
+                pytest.raises(LedgerUnavailable, match=expected),
+                ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0),
+            ):
+                pass
+
+        return lines_run(ask, at_most=100_000)
+
+
+def test_look_at_a_long_queue__costs_little_more_than_at_a_short_one(ledger_file: Path) -> None:
+    queue_up(ledger_file, [Holder.here()])
+    alone = arrive(ledger_file, 1)
+    with sqlite3.connect(ledger_file) as database:
+        database.execute("DELETE FROM qemu_scheduler_queue")
+    queue_up(ledger_file, [Holder.here() for _ in range(200)])
+    # To see whether each of them lives takes 8,000 more.
+    assert arrive(ledger_file, 200) < alone + 500
+
+
+def test_dead_processes_at_the_head_of_the_queue__are_not_waited_for(ledger_file: Path) -> None:
+    dead = dead_holder()
+    queue_up(ledger_file, [dead, dead, Holder.here(), dead])
+    arrive(ledger_file, 2)
+
+
+def test_queue_of_dead_processes__is_free(ledger_file: Path) -> None:
+    queue_up(ledger_file, [dead_holder()] * 3)
+    with (
+        open_ledger(str(ledger_file)) as ledger,
+        ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0) as cycle,
+    ):
+        assert cycle.reservations() == []
