@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 ALLOCATED, USED, PRESSURE = "allocated", "used", "pressure"
 """What nodes are balanced by."""
 
-CONFIGURED, MEASURED, STATED = "configured", "measured", "stated"
-"""Where a demand is known from: the guest's config, the statistics of Proxmox VE, or what the user states."""
+MEASURED, STATED = "measured", "stated"
+"""Where a demand is known from: the statistics of Proxmox VE, or what the user states."""
 
 CPU, MEMORY, IO = "cpu", "memory", "io"
 CPU_PRESSURE, IO_PRESSURE, MEMORY_PRESSURE = "cpu pressure", "io pressure", "memory pressure"

@@ -106,7 +106,7 @@ options:
           - What nodes and guests used, from the monitoring of the site. It is used instead of the statistics of
             Proxmox VE, which are then not read for these nodes and guests.
           - Each value is a number, or a list of numbers that are spread evenly over the window, the oldest first; null
-            is unknown. C(cpu) is the fraction of the CPUs of the node or guest (0 to 1), C(memory) is in MiB,
+            and NaN are unknown. C(cpu) is the fraction of the CPUs of the node or guest (0 to 1), C(memory) is in MiB,
             C(cpu_pressure), C(io_pressure) and C(memory_pressure) are fractions of time.
           - Entries of nodes and guests that the cluster does not have are ignored.
         type: dict

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import typing as t
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,7 +15,7 @@ from ...errors import InvalidRequest
 from ...model import MIB
 from ...plans import Balance, Plan
 from ...proxmox.inventory.usage import WEEK
-from ...proxmox.options.values import check_range, invalid, number
+from ...proxmox.options.values import check_range, invalid
 from ..options.common import Spec
 
 DEFAULTS: Mapping[str, Mapping[str, float]] = {
@@ -35,6 +36,9 @@ METRICS = {
     "memory_pressure": MEMORY_PRESSURE,
 }
 """The resources of which metrics may be given."""
+
+LARGEST = 1e15
+"""The largest number that metrics may have."""
 
 _RANGES: Mapping[str, tuple[float, float]] = {
     "threshold": (0, 1),
@@ -119,12 +123,25 @@ def _values_of(value: t.Any, key: str, where: str) -> Curve:
     if not values:
         raise invalid(where, value, "a number, or a list of numbers")
     factor = MIB if key == "memory" else 1
-    return tuple(
-        None
-        if each is None
-        else float(number(f"{where}[{index}]" if isinstance(value, list) else where, each, 0.0)) * factor
-        for index, each in enumerate(values)
+    numbers = (
+        _number_of(f"{where}[{index}]" if isinstance(value, list) else where, each) for index, each in enumerate(values)
     )
+    return tuple(None if each is None else each * factor for each in numbers)
+
+
+def _number_of(where: str, value: t.Any) -> float | None:
+    """A number as monitoring has it: also as text, with an exponent; None for NaN, which is no value."""
+    if value is None:
+        return None
+    try:
+        found = math.inf if isinstance(value, bool) or not isinstance(value, (int, float, str)) else float(value)
+    except (ValueError, OverflowError):
+        found = math.inf
+    if math.isnan(found):
+        return None
+    if not 0 <= found <= LARGEST:
+        raise invalid(where, value, "a number of at least 0")
+    return found
 
 
 def usage_of(plan: Plan, wanted: Balance | None) -> dict[str, t.Any]:
