@@ -19,7 +19,7 @@ from .errors import CollectionError, Interrupted, InvalidRequest
 from .foreign_text import all_visible, on_one_line, visible
 from .other_words import OF_TYPES, OPTIONS, VALUES
 from .proxmox.api.session import contradicted_by
-from .secret_options import misshapen, secret_names, secrets_in
+from .secret_options import misshapen, secret_names, secrets_in, without_value
 from .workflow.result import RunFailed
 from .workflow.stopping import SIGNALS, Starters
 
@@ -127,7 +127,10 @@ def _misshapen(argument_spec: Mapping[str, t.Any], given: Mapping[str, t.Any], p
 
 
 def with_suggestions(message: str, argument_spec: Mapping[str, t.Any]) -> str:
-    """Return Ansible's message about unsupported options, or an unsupported value, with those that may be meant."""
+    """Return Ansible's message about unsupported options, or an unsupported value, with those that may be meant; of an
+    option that may have been given a secret by mistake without the value.
+    """
+    message = without_value(message)
     if (found := _NO_CHOICE.fullmatch(message)) is not None:
         choices, meant = found["choices"].split(", "), VALUES.get(found["value"].lower())
         return message + (f"; did you mean {meant}?" if meant in choices else hint(choices, found["value"]))

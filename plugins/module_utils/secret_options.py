@@ -33,8 +33,8 @@ _ADDRESS = r"\[?[0-9A-Fa-f:.]+(?:%\w+)?\]?(?::\d{1,5})?"
 _NUMBER = r"-?\d{1,5}(?:\.\d{1,3})?"
 
 # Without URLs and their parameters. In an absolute path, a colon and an at sign are only characters.
-_ABSOLUTE = r"(?!.*(?:://|//[^/]*@|[?&][^/]*=))[/~].*"
-_FILE = rf"{_ABSOLUTE}|(?!.*(?:://|:[^/]*@|[?&][^/]*=)).*"
+_ABSOLUTE = r"(?!.*(?:://|//.*@|[?&].*=))[/~].*"
+_FILE = rf"{_ABSOLUTE}|(?!.*(?:://|//.*@|:.*@|[?&].*=)).*"
 
 _FORMS: Mapping[str, re.Pattern[str]] = {
     "api_host": re.compile(rf"{_HOST}|{_ADDRESS}"),
@@ -73,6 +73,10 @@ _PARAMETERS: Mapping[str, str] = {
 """Parameters of such a URL, and their values that may be shown."""
 
 _NAMES_OF_SECRETS = frozenset({*_PARAMETERS, "password", "sslpassword", "options"})
+
+_NO_CONVERSION = re.compile(
+    r"(?P<start>argument '(?P<name>\w+)' is of type .*? and we were unable to convert to \w+): .*", re.DOTALL
+)
 
 _LEDGER_FILE = re.compile(_ABSOLUTE, re.DOTALL)
 _RELATIVE = re.compile(r"[\w .~+-]*(?:/[\w ./~+-]*|\.\w{1,8})")
@@ -173,9 +177,18 @@ def quoted(option: str, text: str) -> str:
     return repr(text) if is_shown(option, text) else "what was given, which may contain a secret,"
 
 
+def without_value(message: str) -> str:
+    """Return Ansible's message about a value of another type, for such an option without the value: it is quoted there
+    in ways that no mask finds.
+    """
+    found = _NO_CONVERSION.fullmatch(message)
+    return message if found is None or found["name"] not in PLACES else found["start"]
+
+
 def masked(text: str, secrets: Iterable[str]) -> str:
-    """Return a text without these secrets."""
-    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+    """Return a text without these secrets, as they are or as Python quotes them."""
+    forms = {form for secret in secrets for form in (secret, repr(secret)[1:-1])}
+    for secret in sorted(filter(None, forms), key=len, reverse=True):
         text = text.replace(secret, "********")
     return text
 

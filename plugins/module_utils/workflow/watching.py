@@ -23,7 +23,7 @@ from ..proxmox.api.session import contradicted_by
 from ..proxmox.inventory.freshness import settle
 from ..proxmox.inventory.snapshot import Needs, completed, read_snapshot
 from ..proxmox.options.values import check_range, check_seconds
-from ..secret_options import masked, secret_names, secrets_in
+from ..secret_options import masked, secret_names, secrets_in, without_value
 from .access import Access
 from .capacity import Shapes
 from .counting import count_reservations
@@ -119,7 +119,7 @@ class Watch:
         checked = ArgumentSpecValidator(spec).validate({**args, **contradicted_by(args, spec)})
         if checked.error_messages:
             hidden = secrets_in({**args, **checked.validated_parameters}, secret_names(spec))
-            raise InvalidRequest(masked("; ".join(checked.error_messages), hidden))
+            raise InvalidRequest(masked("; ".join(map(without_value, checked.error_messages)), hidden))
         params: dict[str, t.Any] = {**DEFAULTS, **checked.validated_parameters}
         for option in ("interval", "drift_interval"):
             check_seconds(option, params[option])

@@ -11,6 +11,7 @@ import pytest
 from simulated_cluster.client import SimulatedCluster
 from support.playbook import run_tasks
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.watching import Watch
 
 CLUSTER = {"nodes": [{"name": "pve1", "cores": 4, "memory": 8192}]}
@@ -61,3 +62,11 @@ def test_credentials__of_the_event_source_belong_together(
     assert [event["type"] for event in watch.look(0.0)] == []
     watch.close()
     assert not any(entry["path"] == "/access/ticket" for entry in cluster.requests())
+
+
+@pytest.mark.parametrize("given", [{"api_port": "a\n'Zq9-secret"}, {"validate_certs": "Zq9-secret"}])
+def test_secret__in_the_wrong_option_of_the_event_source_is_not_quoted(given: dict[str, str]) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        Watch({"api_host": ["pve1"], **given})
+    assert next(iter(given)) in refused.value.message
+    assert "Zq9-secret" not in refused.value.message
