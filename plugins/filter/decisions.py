@@ -38,7 +38,7 @@ UNCHANGED = "unchanged"
 KINDS = (FAILED, NOT_DONE, CHANGED, UNCHANGED)
 FACTS = ("name", "vmid", "node", "status", "changed", "action", "tags", "storages")
 GROUP_HEADINGS = ("CLUSTER", "NODE", "ACTION", "VMS")
-HEADINGS = ("VM", "ACTION", "CLUSTER", "NODE", "VMID", "STORAGE", "SCORE", "WHY")
+HEADINGS = ("VM", "ACTION", "CLUSTER", "NODE", "VMID", "ADDRESS", "STORAGE", "SCORE", "WHY")
 
 
 def decision_table(vms: Sequence[VM], width: int | None = None) -> list[str]:
@@ -217,6 +217,7 @@ def _row(vm: VM) -> tuple[str, ...]:
         vm.get("cluster") or EMPTY,
         place.get("node") or EMPTY,
         str(place.get("vmid") or EMPTY),
+        str(((vm.get("host") or {}).get("vars") or {}).get("ansible_host") or EMPTY),
         _storages(place.get("storages") or {}),
         EMPTY if score is None else f"{score:.1f}",
         why_of(vm),
@@ -241,6 +242,9 @@ def _storages(storages: Mapping[str, str]) -> str:
 
 
 def _lead(vm: VM) -> str:
+    if vm.get("why"):
+        # The decision of a run that applies a plan could only be that of the plan.
+        return f"as planned: {str(vm['why']).partition(', ')[2] or vm['why']}"
     nodes = ranked(vm)
     passed = [node for node in nodes if node["feasible"]]
     if len(passed) < 2:

@@ -20,8 +20,10 @@ HOTTEST = 5
 """Of the nodes whose use does not change, so many are shown at most."""
 
 
-def moves_table(moves: Mapping[str, t.Any], width: int | None = None) -> list[str]:
+def moves_table(moves: Mapping[str, t.Any], width: int | None = None, options_in: str | None = None) -> list[str]:
     """Return a sentence, a row per move, a line per guest that stays, and a row per node that changes.
+
+    options_in is the variable in which a role takes the options that cures name.
 
     moves is the result of a module that moves guests, a plan, or a plan of VMs. Of a result, the rows are the moves of
     all plans of the run. Lines are at most width characters long if possible; by default they fit the terminal.
@@ -35,6 +37,8 @@ def moves_table(moves: Mapping[str, t.Any], width: int | None = None) -> list[st
     for guest in stuck:
         text = f"{guest['name'] or 'guest'} ({guest['vmid']}) stays on {guest['node']}: {guest['why']}; {guest['cure']}"
         lines += wrap(text, width, "    ")
+    if stuck and options_in:
+        lines += wrap(f"Options that these lines name belong in {options_in}, also with -e.", width, "    ")
     for guest in moves.get("stays", ()):
         lines += wrap(
             f"{guest['name'] or 'guest'} ({guest['vmid']}) stays on {guest['node']}, as the task says", width, "    "

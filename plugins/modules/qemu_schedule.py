@@ -405,6 +405,11 @@ vms:
       type: list
       elements: str
       sample: [MemoryOvercommit]
+    why:
+      description: The reason in the plan that was applied. The run itself could only decide as planned.
+      returned: with O(apply), for a VM that it creates
+      type: str
+      sample: VM "web-1" goes to pve2 as 104 with score 88.4, 3.1 ahead of pve3
     limit_broken:
       description:
         - The exceeded limit of the node, if another scheduler chose the same node at the same time.

@@ -154,7 +154,8 @@ def _held(entry: Entry, planned: PlannedVM) -> Entry:
         options={**request.options, **planned.addresses},
         addresses=cards,
     )
-    return replace(entry, request=request, addresses={}, backup=_held_backup(entry, planned))
+    backup = _held_backup(entry, planned)
+    return replace(entry, request=request, addresses={}, backup=backup, planned_why=planned.why)
 
 
 def _held_backup(entry: Entry, planned: PlannedVM) -> Backup | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 import typing as t
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
@@ -98,8 +99,7 @@ def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[s
         advised = advice(access.reader, counted.snapshot) if params.get("advice") else {}
     finally:
         access.close()
-    names = [entry.request.name for entry in shapes.entries]
-    return {**_result(report, names, n_plus_one=params["n_plus_one"]), **advised}
+    return {**_result(report, names_of(params, shapes.entries), n_plus_one=params["n_plus_one"]), **advised}
 
 
 COUNTED_BY_N_PLUS_ONE = "CPU, memory and strict HA rules about nodes, not for other rules, local disks and devices"
@@ -115,13 +115,28 @@ def _entries(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> list[Entry]:
     return build_entries({**params, "name": None, "vms": named}, per_vm, time.time(), shapes.origins, SHAPES)
 
 
-def _result(report: CapacityReport, names: list[str], *, n_plus_one: bool) -> dict[str, t.Any]:
+def names_of(params: Mapping[str, t.Any], entries: Sequence[Entry]) -> list[str]:
+    """What the result calls each VM: a shape with a count is one, by its name with C({n})."""
+    written = params.get("shapes") or []
+    if not written:
+        return [entry.request.name for entry in entries]
+    counted = [
+        str(written[origin].get("name")) if written[origin].get("count") else ""
+        for origin in expand(written, params, SHAPES).origins
+    ]
+    return [name or entry.request.name for name, entry in zip(counted, entries, strict=True)]
+
+
+def _result(report: CapacityReport, names: Sequence[str], *, n_plus_one: bool) -> dict[str, t.Any]:
+    fit_of: Counter[str] = Counter()
+    for name, fit in zip(names, report.shapes, strict=True):
+        fit_of[name] += fit
     return {
         "n_plus_one_counts": COUNTED_BY_N_PLUS_ONE if n_plus_one else None,
         "changed": False,
         "total": report.total,
         "limited_by": report.limited_by,
         "reason": report.reason,
-        "shapes": [{"name": name, "fit": fit} for name, fit in zip(names, report.shapes, strict=True)],
+        "shapes": [{"name": name, "fit": fit} for name, fit in fit_of.items()],
         "nodes": [asdict(node) for node in report.nodes],
     }

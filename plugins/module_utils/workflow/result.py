@@ -121,6 +121,7 @@ def vm_result(report: VMReport, in_full: int = NODES_IN_FULL, *, brief: bool = F
         "waited": round(job.waited, 1),
         "waited_for": sorted(job.waited_for),
         "limit_broken": job.limit_broken,
+        **({"why": job.entry.planned_why} if job.entry.planned_why else {}),
         "host": _host_facts(job.entry, _in_effect(job.asked.options, report.pending)),
     }
     if job.error is not None:

@@ -261,3 +261,16 @@ def test_other_data__is_refused(wrong: Any) -> None:
             filter_(wrong)
     with pytest.raises(AnsibleFilterError, match="capacity_info"):
         capacity_table(wrong)
+
+
+def test_table__shows_addresses_and_the_reason_of_an_applied_plan() -> None:
+    vm = {
+        "name": "web-1", "vmid": 104, "node": "pve2", "status": "running", "changed": True, "actions": ["create"],
+        "storages": {}, "host": {"name": "web-1", "groups": [], "vars": {"ansible_host": "192.0.2.7"}},
+        "why": 'VM "web-1" goes to pve2 as 104 with score 88.4, 3.1 ahead of pve3',
+        "decision": {"node": "pve2", "vmid": 104, "score": 1.0, "nodes": [], "rejections": [], "storages": {}},
+    }  # fmt: skip
+    heading, row = decision_table([vm], width=200)
+    assert "ADDRESS" in heading
+    assert "192.0.2.7" in row
+    assert row.endswith("as planned: 3.1 ahead of pve3")

@@ -146,3 +146,12 @@ def test_table__of_something_else_is_refused(given: Any) -> None:
 def test_table__of_a_failure_without_a_plan_says_why() -> None:
     with pytest.raises(AnsibleFilterError, match="because the module failed: nodes: unknown node 'pve9'"):
         moves_table({"failed": True, "msg": "nodes: unknown node 'pve9'", "error_code": "InvalidRequest"})
+
+
+def test_cures__name_the_variable_of_the_role() -> None:
+    stuck = {"name": "old", "vmid": 103, "node": "pve1", "why": "it is a container", "cure": "containers: restart"}
+    plan = {"goal": "drain pve1", "moves": [], "stuck": [stuck], "nodes": {}}
+    line = "Options that these lines name belong in node_drain_options, also with -e."
+    assert line in moves_table(plan, options_in="node_drain_options")
+    assert line not in moves_table({**plan, "stuck": []}, options_in="node_drain_options")
+    assert not any("belong in" in each for each in moves_table(plan))

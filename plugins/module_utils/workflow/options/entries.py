@@ -134,6 +134,7 @@ class Entry:
         addresses: for each C(ipconfigN) the pools that its static addresses come from.
         clusters: the names of the clusters that it may be on, if the task is about several; empty for all of them.
         host_groups, host_vars: the groups and variables of the VM as an inventory host.
+        planned_why: the reason in the plan that is applied, for a VM that it creates.
         lasting: the tags that store its lasting rules; they are among the tags of the request.
     """
 
@@ -155,6 +156,7 @@ class Entry:
     host_groups: tuple[str, ...] = ()
     host_vars: Mapping[str, t.Any] = field(default_factory=dict)
     lasting: frozenset[str] = frozenset()
+    planned_why: str = ""
 
     @property
     def label(self) -> str:
