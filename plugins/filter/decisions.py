@@ -14,10 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.what_if import (
-    WhatIf,
-    sentence,
-)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.findings import WHAT_IF, sentence
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import of_one
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables import (
     EMPTY,
@@ -127,7 +124,7 @@ def ranked(vm: VM) -> list[Mapping[str, t.Any]]:
 def findings_of(vm: VM) -> list[str]:
     """Return the findings of plugins about a VM that could not be placed, a sentence each."""
     findings = (vm.get("decision") or {}).get("findings") or {}
-    texts = (sentence(found) if plugin == WhatIf.name else f"{plugin}: {found}" for plugin, found in findings.items())
+    texts = (sentence(found) if plugin == WHAT_IF else f"{plugin}: {found}" for plugin, found in findings.items())
     return sorted(text for text in texts if text)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import typing as t
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..engine.verdicts import Outcome
@@ -193,3 +194,12 @@ class Job:
         self.state, self.error, self.requeued_by = State.QUEUED, None, error
         if not isinstance(self.bound, Unknown):
             self.bound = None
+
+
+def requeue(jobs: Sequence[Job], error: CollectionError) -> bool:
+    """Return jobs to the queue, unless one of them has no tries left."""
+    if not all(job.may_try_again for job in jobs):
+        return False
+    for job in jobs:
+        job.requeue(error)
+    return True

@@ -112,8 +112,16 @@ class Placer:
         """
         with self.lease() if reserve else contextlib.nullcontext() as cycle:
             placement = self.prepare(jobs, self.read(jobs, lessons, cycle))
-            for jobs_of_wave in self._in_waves(placement):
-                self._decide(placement, jobs_of_wave)
+            for wave in self._in_waves(placement):
+                requests, present = self.complete_requests(placement, wave), self.present(placement)
+                with placement.with_starting():
+                    outcomes = place_batch(
+                        placement.scheduler, list(requests.values()), time.time(), present, self._steps
+                    )
+                for job, outcome in zip(requests, outcomes, strict=True):
+                    self.note(job, outcome, placement)
+                if len(wave) < len(placement.new):
+                    self._foretell_templates(placement, requests)
             self.conclude(placement)
             if cycle is not None:
                 self._access.give_up_claims()
@@ -129,21 +137,16 @@ class Placer:
             return [new]
         from .own_templates import in_waves
 
-        self._templates.forget_own()
-        self._templates.finished = frozenset(job.guest.vmid for job in templates if job.guest is not None)
+        self._templates.begin([job.guest.vmid for job in templates if job.guest is not None])
         return in_waves(new, placement.scheduler.cluster)
 
-    def _decide(self, placement: Placement, jobs: Sequence[Job]) -> None:
-        requests = self.complete_requests(placement, jobs)
-        present = self.present(placement)
-        with placement.with_starting():
-            outcomes = place_batch(placement.scheduler, list(requests.values()), time.time(), present, self._steps)
-        for job, outcome in zip(requests, outcomes, strict=True):
-            self.note(job, outcome, placement)
-            if len(jobs) < len(placement.new) and outcome.decision and job.entry.request.options.get(TEMPLATE):
-                made_from = self.base_of(outcome.decision.request, job.entry)
-                node = placement.scheduler.cluster.node(outcome.decision.node)
-                self._templates.foretell(outcome.decision, made_from, {} if node is None else node.volumes)
+    def _foretell_templates(self, placement: Placement, jobs: Iterable[Job]) -> None:
+        """Let the VMs that are decided later be clones of these templates, which do not exist yet."""
+        for job in jobs:
+            if job.decision is not None and job.entry.request.options.get(TEMPLATE):
+                made_from = self.base_of(job.decision.request, job.entry)
+                node = placement.scheduler.cluster.node(job.decision.node)
+                self._templates.foretell(job.decision, made_from, {} if node is None else node.volumes)
 
     def lease(self) -> contextlib.AbstractContextManager[Cycle]:
         """Hold the lease of the cluster: no other process decides about it meanwhile."""

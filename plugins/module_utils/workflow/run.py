@@ -20,7 +20,7 @@ from .access import Access, OtherCluster
 from .cautions import note_cautions
 from .existing.matching import unclear
 from .foresight import foresee
-from .job import Job, State
+from .job import Job, State, requeue
 from .options.run_options import RunOptions
 from .placement import Lessons, Placement
 from .placing import Placer
@@ -106,7 +106,8 @@ class Run:
         with self._ending_early():
             while due or placement is None:
                 try:
-                    self._check_cluster()
+                    if self._approved is not None:
+                        self._approved.check_cluster(self._access.identity())
                     placement = self._take_first_placement() or self._placer.place(
                         due,
                         replace(lessons, abandoned=frozenset(self._creations.abandoned)),
@@ -115,7 +116,7 @@ class Run:
                     )
                     again = self._decide_rest(due, placement)
                 except CollectionError as error:
-                    if isinstance(error, (OtherCluster, LeaseLost)) and _requeue(due, error):
+                    if isinstance(error, (OtherCluster, LeaseLost)) and requeue(due, error):
                         continue
                     if placement is None:
                         # There is nothing to report.
@@ -163,10 +164,6 @@ class Run:
         return [job for job in self.jobs if job.error is not None]
 
     # --- one round: what is to be done ---
-
-    def _check_cluster(self) -> None:
-        if self._approved is not None:
-            self._approved.check_cluster(self._access.identity())
 
     def _take_first_placement(self) -> Placement | None:
         """The scheduling cycle that was gone through before the run; None from the second round on."""
@@ -243,7 +240,7 @@ class Run:
         them. Returns whether there were any.
         """
         vanished = [job for job in due if isinstance(job.error, GuestVanished)]
-        if not vanished or not _requeue(vanished, t.cast("GuestVanished", vanished[0].error)):
+        if not vanished or not requeue(vanished, t.cast("GuestVanished", vanished[0].error)):
             return False
         vmids = [job.guest.vmid for job in vanished if job.guest is not None]
         self._access.ledger.forget(self._access.identity(), vmids)
@@ -400,12 +397,3 @@ class Run:
         advice = room.advice(due, placement) if room is not None and unplaced else None
         for job in unplaced:
             job.advice = advice
-
-
-def _requeue(jobs: Sequence[Job], error: CollectionError) -> bool:
-    """Return jobs to the queue, unless one of them has no tries left."""
-    if not all(job.may_try_again for job in jobs):
-        return False
-    for job in jobs:
-        job.requeue(error)
-    return True

@@ -34,7 +34,7 @@ class Templates:
     _configs: dict[tuple[int, str | None], Mapping[str, t.Any]] = field(default_factory=dict)
     # Those that the run itself makes, and the VMIDs of those that it finishes.
     _own: dict[int, Guest] = field(default_factory=dict)
-    finished: frozenset[int] = frozenset()
+    _finished: frozenset[int] = frozenset()
 
     def foretell(self, decision: Decision, base: Mapping[str, t.Any], images: Mapping[str, int | None]) -> None:
         """Let clones be made of a template that is decided, but does not exist yet."""
@@ -43,8 +43,11 @@ class Templates:
         self._own[decision.vmid] = replace(assumed_guest(decision), template=True)
         self._configs[decision.vmid, None] = foretold_config(decision, base, images)
 
-    def forget_own(self) -> None:
-        """Forget the templates that were decided in an earlier round: they exist by now, or are decided again."""
+    def begin(self, finished: Iterable[int]) -> None:
+        """Begin a round that finishes these templates. Those that an earlier round decided exist by now, or are decided
+        again.
+        """
+        self._finished = frozenset(finished)
         for vmid in self._own:
             self._configs.pop((vmid, None), None)
         self._own.clear()
@@ -103,7 +106,7 @@ class Templates:
 
     def _is_own(self, guest: Guest, config: Mapping[str, t.Any]) -> bool:
         """Whether the run itself makes or finishes the template, so that it is one when it is cloned."""
-        return guest.vmid in self._own or (guest.vmid in self.finished and unfinished(config) is not None)
+        return guest.vmid in self._own or (guest.vmid in self._finished and unfinished(config) is not None)
 
     def _identity(self, guest: Guest, config: Mapping[str, t.Any], snapshot: str | None) -> Identity | None:
         """What the source shows of its creation. If its snapshot shows nothing, its present config may; None if it is

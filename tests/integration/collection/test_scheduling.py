@@ -135,9 +135,9 @@ def test_wait__ends_and_says_how_long_it_was_how_often_it_tried_and_what_it_wait
     assert vm["attempts"] >= 1
     assert failed["msg"].endswith(f"; gave up after {vm['waited']:.0f} s")
     assert vm["error"]["message"] == failed["msg"]
-    assert json.loads(progress.read_text(encoding="utf-8").splitlines()[0]) == {
-        "waiting": ["new"], "rejected_by": ["MemoryOvercommit"], "waited": 0, "patience": 2,
-    }  # fmt: skip
+    first = json.loads(progress.read_text(encoding="utf-8").splitlines()[0])
+    assert 0 <= first.pop("waited") <= vm["waited"]
+    assert first == {"waiting": ["new"], "rejected_by": ["MemoryOvercommit"], "patience": 2}
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_delay__holds_a_vm_back_until_its_time_has_come(controller: Controller) 
     failed = controller.fail("NoNodesAvailable", name="late", context={"delay": "60"})
     assert "the delay of 60 s" in failed["msg"]
     result = controller.schedule(name="late", context={"delay": "2"}, wait_for_capacity=60)
-    assert result["vms"][0]["waited"] >= 1
+    assert result["vms"][0]["waited"] > 0
     assert result["vms"][0]["attempts"] == 2
 
 

@@ -10,7 +10,7 @@ import json
 import pytest
 from support.small_cluster import cluster, guest, node, scheduler, vm
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.what_if import sentence
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.findings import sentence
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.verdicts import RunnerUp
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     GIB,

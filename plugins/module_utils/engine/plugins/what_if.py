@@ -8,17 +8,14 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping
 
-from ...model import GIB, Request
+from ...model import Request
 from ..cache import ClusterState
 from ..cloning import cloned_disks
+from ..findings import WHAT_IF, findings_in_parts, missing_on
 from ..framework.interface import PostFilterPlugin
 from ..framework.status import Status
-from ..texts import first, listed, vcpus
 
 Refusals = Mapping[str, Mapping[str, Status]]
-
-NODES_NAMED = 5
-"""How many nodes the sentence names of each rule; the data has them all."""
 
 
 class WhatIf(PostFilterPlugin):
@@ -30,7 +27,7 @@ class WhatIf(PostFilterPlugin):
     find no space, only the first one counts.
     """
 
-    name = "WhatIf"
+    name = WHAT_IF
 
     def post_filter(self, request: Request, cluster: ClusterState, refusals: Refusals) -> Mapping[str, t.Any]:
         """C(rules) maps a rule to the nodes that would fit without it; C(nearest) has C(node), C(missing) (C(cpu) in
@@ -42,7 +39,7 @@ class WhatIf(PostFilterPlugin):
         }
         considered = {node: by_plugin for node, by_plugin in refusals.items() if node in ready} or refusals
         found = {"rules": lifted(refusals), "nearest": nearest(request, considered)}
-        return {**found, "summary": "; ".join(_parts(found, most_rules=1))}
+        return {**found, "summary": "; ".join(findings_in_parts(found, most_rules=1))}
 
 
 def lifted(refusals: Refusals) -> dict[str, list[str]]:
@@ -68,51 +65,6 @@ def nearest(request: Request, refusals: Refusals) -> dict[str, t.Any] | None:
 
     best = min(refusals, key=distance)
     return {"node": best, "missing": missing_on(refusals[best]), "also": _refusing(refusals[best])}
-
-
-CURES = {
-    "TopologySpread": " (a constraint with when_unsatisfiable=schedule_anyway is a preference)",
-    "VMAffinity": " (a rule of affinity with required=false is a preference, or use topology_spread)",
-}
-"""How a rule of the task becomes a preference."""
-
-
-def missing_on(by_plugin: Mapping[str, Status]) -> dict[str, float]:
-    """How much of each resource a node lacks: the most that any rule says."""
-    missing: dict[str, float] = {}
-    for status in by_plugin.values():
-        for shortage in status.shortages:
-            missing[shortage.resource] = max(missing.get(shortage.resource, 0), shortage.amount)
-    return missing
-
-
-def sentence(findings: Mapping[str, t.Any]) -> str:
-    """The findings of this plugin as a person reads them; empty when nothing was found."""
-    text = "; ".join(_parts(findings))
-    return text[:1].upper() + text[1:]
-
-
-def _parts(findings: Mapping[str, t.Any], most_rules: int | None = None) -> list[str]:
-    """The parts of that sentence, with at most so many of the rules: those that keep off the most nodes."""
-    rules: list[tuple[str, list[str]]] = list(findings["rules"].items())
-    if most_rules is not None:
-        rules = sorted(rules, key=lambda rule: (-len(rule[1]), rule[0]))[:most_rules]
-    parts = [
-        f"without {rule}, {listed(first(nodes, NODES_NAMED))} would fit{CURES.get(rule, '')}" for rule, nodes in rules
-    ]
-    close = findings["nearest"]
-    # What a single rule rejects is reported above, unless a resource is short.
-    if close is not None and (close["missing"] or len(close["also"]) > 1):
-        lacks = [amount_text(what, amount) for what, amount in close["missing"].items()]
-        short = f"{listed(lacks)} short" if lacks else ""
-        by = f"refused by {listed(close['also'])}" if close["also"] else ""
-        parts.append(f"the closest is {close['node']}: {', and '.join(filter(None, (short, by)))}")
-    return parts
-
-
-def amount_text(resource: str, amount: float) -> str:
-    """An amount of CPU, memory or storage with its unit."""
-    return vcpus(amount) if resource == "cpu" else f"{amount / GIB:.1f} GiB of {resource}"
 
 
 def _asked_for(request: Request, resource: str) -> float:

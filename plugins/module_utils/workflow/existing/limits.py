@@ -9,8 +9,8 @@ import typing as t
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
+from ...engine.findings import amount_text, missing_on
 from ...engine.framework.status import Category, Status
-from ...engine.plugins.what_if import amount_text, missing_on
 from ...engine.scheduling_cycle import Scheduler
 from ...engine.texts import first, listed, of_one, whole_number
 from ...engine.volumes import allowed, class_of

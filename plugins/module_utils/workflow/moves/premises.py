@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ...engine.cache import ClusterState
-from ...engine.plugins.what_if import amount_text
+from ...engine.findings import amount_text
 from ...model import Guest, Identity, Snapshot
 from ...plans import NodeCourse, Plan
 

@@ -1,0 +1,65 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What would have to change for a VM that could not be placed, in words."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+
+from ..model import GIB
+from .texts import first, listed, vcpus
+
+if t.TYPE_CHECKING:
+    from .framework.status import Status
+
+WHAT_IF = "WhatIf"
+"""The plugin that makes the findings."""
+
+CURES = {
+    "TopologySpread": " (a constraint with when_unsatisfiable=schedule_anyway is a preference)",
+    "VMAffinity": " (a rule of affinity with required=false is a preference, or use topology_spread)",
+}
+"""How a rule of the task becomes a preference."""
+
+NODES_NAMED = 5
+"""How many nodes the sentence names of each rule; the data has them all."""
+
+
+def missing_on(by_plugin: Mapping[str, Status]) -> dict[str, float]:
+    """How much of each resource a node lacks: the most that any rule says."""
+    missing: dict[str, float] = {}
+    for status in by_plugin.values():
+        for shortage in status.shortages:
+            missing[shortage.resource] = max(missing.get(shortage.resource, 0), shortage.amount)
+    return missing
+
+
+def sentence(findings: Mapping[str, t.Any]) -> str:
+    """The findings of WhatIf as a person reads them; empty when nothing was found."""
+    text = "; ".join(findings_in_parts(findings))
+    return text[:1].upper() + text[1:]
+
+
+def findings_in_parts(findings: Mapping[str, t.Any], most_rules: int | None = None) -> list[str]:
+    """The parts of that sentence, with at most so many of the rules: those that keep off the most nodes."""
+    rules: list[tuple[str, list[str]]] = list(findings["rules"].items())
+    if most_rules is not None:
+        rules = sorted(rules, key=lambda rule: (-len(rule[1]), rule[0]))[:most_rules]
+    parts = [
+        f"without {rule}, {listed(first(nodes, NODES_NAMED))} would fit{CURES.get(rule, '')}" for rule, nodes in rules
+    ]
+    close = findings["nearest"]
+    # What a single rule rejects is reported above, unless a resource is short.
+    if close is not None and (close["missing"] or len(close["also"]) > 1):
+        lacks = [amount_text(what, amount) for what, amount in close["missing"].items()]
+        short = f"{listed(lacks)} short" if lacks else ""
+        by = f"refused by {listed(close['also'])}" if close["also"] else ""
+        parts.append(f"the closest is {close['node']}: {', and '.join(filter(None, (short, by)))}")
+    return parts
+
+
+def amount_text(resource: str, amount: float) -> str:
+    """An amount of CPU, memory or storage with its unit."""
+    return vcpus(amount) if resource == "cpu" else f"{amount / GIB:.1f} GiB of {resource}"
