@@ -153,3 +153,27 @@ def test_tour__goes_on_after_a_module_was_killed_in_its_middle(
     assert tour.maintained[0] == options["name"][0]
     assert sorted(tour.maintained) == ["pve1", "pve2"]
     assert_nothing_is_left(cluster, running)
+
+
+def test_node_that_is_lost_in_the_turn_of_another__stops_the_tour_until_it_is_back(
+    cluster: SimulatedCluster, control: Callable[[], Controller]
+) -> None:
+    running = {vmid for vmid, guest in cluster.state()["guests"].items() if guest["status"] == "running"}
+    with pytest.raises(Killed):
+        Tour(cluster, control(), 7).run()
+    cluster.set_node("pve3", online=False)
+    cluster.advance(60)
+
+    refused = control().run("maintenance_tour", **OPTIONS)
+
+    assert refused["error_code"] == "TourRefused"
+    assert {each["name"] for each in refused["refused"]} >= {"offline", "quorum"}
+    cluster.set_node("pve3", online=True)
+    cluster.advance(60)
+    tour = Tour(cluster, control())
+    tour.run()
+    assert len(tour.maintained) == 1
+    assert running - {vmid for vmid, guest in cluster.state()["guests"].items() if guest["node"] == "pve3"} <= {
+        vmid for vmid, guest in cluster.state()["guests"].items() if guest["status"] == "running"
+    }
+    assert (cluster.state()["pools"], cluster.state()["ceph_flags"]) == ({}, [])
