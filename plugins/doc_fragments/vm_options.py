@@ -183,8 +183,8 @@ options:
       - Keys are C(hostpci0) to C(hostpci15). Values are strings of properties or mappings of them.
       - A device address, such as V(0000:01:00.0), ties the VM to one node. Only C(root@pam) with its password may set
         it.
-      - The node of a new VM is chosen without regard to this option. To get a node where the device is free, claim it
-        with O(devices).
+      - A new VM is not placed on a node that lacks the mapping or the device. To get a node where the device is free,
+        claim it with O(devices).
     type: dict
   hotplug:
     description:
@@ -424,8 +424,8 @@ options:
       - 'USB devices of the node, for example V({usb0: "mapping=dongle,usb3=1"}) or V({usb0: spice}).'
       - Keys are C(usb0) to C(usb13).
       - A device given by its ID or port, such as V(host=046d:c534), ties the VM to one node.
-      - The node of a new VM is chosen without regard to this option. To get a node where the device is free, claim it
-        with O(devices).
+      - A new VM is not placed on a node that lacks the mapping or the device. To get a node where the device is free,
+        claim it with O(devices).
     type: dict
   vcpus:
     description:

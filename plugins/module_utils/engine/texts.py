@@ -23,6 +23,8 @@ NAMED_KINDS = {
     "dir": "directory mapping",
     "pci": "PCI mapping",
     "usb": "USB mapping",
+    "pci-device": "PCI device",
+    "usb-device": "USB device",
     "snippet": "snippet",
     "storage": "storage",
 }

@@ -91,6 +91,37 @@ def test_vms__go_where_what_they_name_is(
     assert again["changed"] is False
 
 
+@both_versions
+@pytest.mark.parametrize(
+    ("option", "named"),
+    [("hostpci", "0000:41:00.0"), ("hostpci", "41:00"), ("usb", "host=0403:6001"), ("usb", "host=1-1.2")],
+)
+def test_device_by_its_address__is_looked_for_on_every_node(
+    start: Callable[..., SimulatedCluster],
+    control: Callable[..., Controller],
+    described: dict[str, Any],
+    version: str,
+    option: str,
+    named: str,
+) -> None:
+    card = {"id": "0000:41:00.0", "vendor": "0x10de", "device": "0x2684", "class": "0x030000"}
+    stick = {"busnum": 1, "usbpath": "1.2", "vendid": "0x0403", "prodid": "0x6001"}
+    there = {"pci": [card], "usb": [stick]}
+    nodes = [{**node, **(there if node["name"] == "pve2" else {})} for node in described["nodes"]]
+    cluster = start({**described, "nodes": nodes, "mappings": {}})
+    root = {"api_user": cluster.user, "api_password": cluster.password, "api_token_id": None, "api_token_secret": None}
+    other = named.replace("41", "42").replace("6001", "6002").replace("1.2", "1.3")
+    controller = control(cluster)
+    for check in (True, False):
+        result = controller.schedule(name="web-1", memory=512, **{option: {f"{option}0": named}}, **root, check=check)
+        assert result["node"] == "pve2"
+        kind = "PCI" if option == "hostpci" else "USB"
+        failed = controller.fail(
+            "NoNodesAvailable", name="web-2", memory=512, **{option: {f"{option}0": other}}, **root, check=check
+        )
+        assert f"no {kind} device '{other.removeprefix('host=')}'" in failed["msg"]
+
+
 OF_TEMPLATE = [
     ({"net0": "virtio,bridge=vmbr1"}, {"pve1", "pve2"}, "vmbr1"),
     ({"cicustom": "user=local:snippets/user.yml"}, {"pve1"}, "snippet 'local:snippets/user.yml'"),

@@ -203,11 +203,12 @@ NOT_THERE = "didn't have {} '{}'"
 
 
 class NamedResources(FilterPlugin):
-    """Rejects a node that lacks what options of the VM name: the mapping in C(virtiofs), C(hostpci) or C(usb), the
-    snippet in C(cicustom) or C(hookscript), or the storage in C(vmstatestorage).
+    """Rejects a node that lacks what options of the VM name: the mapping in C(virtiofs), C(hostpci) or C(usb), or a
+    device that these name by its address, the snippet in C(cicustom) or C(hookscript), or the storage in
+    C(vmstatestorage).
 
     Proxmox creates such a VM, but cannot start it. Costs one API request per kind of mapping, and for snippets one per
-    storage and node. What cannot be read is accepted.
+    storage and node, for devices one per node. What cannot be read is accepted.
     """
 
     name = "NamedResources"

@@ -14,6 +14,7 @@ from ..api.reader import Reader, in_parallel
 from .rows import Row, read_rows
 
 MAPPINGS = ("dir", "pci", "usb")
+DEVICES = ("pci", "usb")
 SNIPPET, STORAGE = "snippet", "storage"
 
 _MAY_SEE = frozenset({"Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.Audit"})
@@ -29,8 +30,8 @@ def with_named(
 ) -> tuple[Node, ...]:
     """Return nodes with what is known of these resources, as (kind, name).
 
-    Takes one call per kind of mapping; for snippets one per storage, and node if it is local; and one for the user's
-    rights on a storage if nothing is seen of it.
+    Takes one call per kind of mapping; one per node and kind of device that is named by its address; for snippets one
+    per storage, and node if it is local; and one for the user's rights on a storage if nothing is seen of it.
     """
     found: dict[str, dict[Named, bool]] = {node.name: {} for node in nodes}
     for kind in MAPPINGS:
@@ -38,6 +39,10 @@ def with_named(
         rows = read_rows(reader, f"/cluster/mapping/{kind}") if names else None
         if rows is not None:
             _note_mappings(found, kind, names, rows)
+    for kind in DEVICES:
+        hosts = {name for each, name in named if each == f"{kind}-device"}
+        if hosts:
+            _note_devices(reader, found, kind, hosts)
     places = {
         name: {each.node for each in storages if each.name == name and each.active}
         for name in {_storage_of(each) for each in named if each[0] in (SNIPPET, STORAGE)}
@@ -70,6 +75,28 @@ def _note_mappings(
 def _node_of(entry: str) -> str:
     properties = dict(part.partition("=")[::2] for part in entry.split(","))
     return properties.get("node", "")
+
+
+def _note_devices(
+    reader: Reader, found: Mapping[str, dict[Named, bool]], kind: str, hosts: Collection[str]
+) -> None:
+    # Without it, Proxmox VE leaves out classes of devices that are rarely passed through.
+    everything = {"pci-class-blacklist": ""} if kind == "pci" else {}
+    lists = in_parallel(lambda node: read_rows(reader, f"/nodes/{node}/hardware/{kind}", **everything), sorted(found))
+    for node, rows in lists.items():
+        for host in hosts if rows is not None else ():
+            found[node][f"{kind}-device", host] = all(
+                any(_is_named(kind, part, row) for row in rows or ()) for part in host.lower().split(";")
+            )
+
+
+def _is_named(kind: str, host: str, row: Row) -> bool:
+    """Whether a host address, or the ids of a USB device, are those of a row."""
+    if kind == "pci":
+        address = host if host.count(":") == 2 else f"0000:{host}"
+        return f"{row.get('id')}".lower() == address or f"{row.get('id')}".lower().startswith(f"{address}.")
+    ids = ":".join(str(row.get(key, "")).lower().removeprefix("0x") for key in ("vendid", "prodid"))
+    return host.replace("0x", "") == ids or host == f"{row.get('busnum')}-{row.get('usbpath')}"
 
 
 def _note_places(found: Mapping[str, dict[Named, bool]], wanted: Iterable[Named], places: Collection[str]) -> None:

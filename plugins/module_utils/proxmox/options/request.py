@@ -113,8 +113,13 @@ def named_by(options: Mapping[str, t.Any]) -> Iterator[tuple[str, str]]:
         family, text = key.rstrip("0123456789"), str(value)
         if family == "virtiofs" and text:
             yield "dir", VIRTIOFS.read(text).get("dirid", "")
-        elif family in _OF_MAPPING and (name := _OF_MAPPING[family][1].read(text).get("mapping")):
-            yield _OF_MAPPING[family][0], name
+        elif family in _OF_MAPPING and text:
+            kind, properties = _OF_MAPPING[family]
+            device = properties.read(text)
+            if "mapping" in device:
+                yield kind, device["mapping"]
+            elif device.get("host", "spice").lower() != "spice":
+                yield f"{kind}-device", device["host"]
         elif key == "cicustom":
             yield from (("snippet", volume) for volume in CICUSTOM.read(text).values())
         elif key == "hookscript" and text:
@@ -253,7 +258,7 @@ def device_cautions(request: Request) -> list[str]:
     if not named:
         return []
     return [
-        f"the node was chosen without regard to {', '.join(named)}, and may lack the device: claim it with devices "
+        f"the node was chosen without regard to who uses the device of {', '.join(named)} there: claim it with devices "
         "instead, or set node"
     ]
 
