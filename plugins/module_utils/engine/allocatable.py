@@ -10,10 +10,11 @@ reports use it as well.
 from __future__ import annotations
 
 import abc
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..model import Node, Request, StorageClass
+from .cache import NodeInfo, of_hosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,11 @@ class Limit(abc.ABC):
         """For each host its size minus the reserve, and the applicable overcommit ratio: the node's own, else that of
         the VM's pool, else the smallest of its tags, else ratio.
         """
+
+    def terms_on(self, nodes: Sequence[NodeInfo], request: Request) -> list[tuple[float, float]]:
+        """The same for the hosts of nodes."""
+        key = type(self), self.reserved, self._ratio(request)
+        return of_hosts(nodes, key, lambda hosts: self.terms_of(hosts, request))
 
     def terms(self, host: Node, request: Request | None = None) -> tuple[float, float]:
         """The same for one host."""

@@ -9,7 +9,7 @@ The sums per node are updated with every change.
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..model import Decision, Device, Guest, Node, Selector, Snapshot, Storage
@@ -123,6 +123,24 @@ class NodeInfo:
         return self.by_vmid.values()
 
 
+class AllNodes(list[NodeInfo]):
+    """All nodes of a cluster. derived caches what was derived from their hosts, which never change."""
+
+    def __init__(self, nodes: Iterable[NodeInfo]) -> None:
+        super().__init__(nodes)
+        self.derived: dict[Hashable, t.Any] = {}
+
+
+def of_hosts(nodes: Sequence[NodeInfo], key: Hashable, find: Callable[[Sequence[Node]], T]) -> T:
+    """What find derives from the hosts of nodes. For all nodes of a cluster together, it is found once per key."""
+    if not isinstance(nodes, AllNodes):
+        return find([info.node for info in nodes])
+    if key not in nodes.derived:
+        nodes.derived[key] = find([info.node for info in nodes])
+    found: T = nodes.derived[key]
+    return found
+
+
 class ClusterState:
     """The snapshot with assumed decisions, like kube-scheduler's cache and its volume binder's AssumeCache.
 
@@ -136,9 +154,9 @@ class ClusterState:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self.nodes = [
+        self.nodes = AllNodes(
             NodeInfo(node, index) for index, node in enumerate(sorted(snapshot.nodes, key=lambda node: node.name))
-        ]
+        )
         self.taken = TakenVMIDs(snapshot.vmids_unseen)
         self.repelling = RepellingTerms()
         self.changed: list[NodeInfo] = []

@@ -86,8 +86,8 @@ class Verdicts:
     def add(self, scores: Scores) -> None:
         """Add a plugin's scores."""
         self._scores.append(scores)
-        weighted = (round(scores.weight * score * POINTS) for score in scores.normalized)
-        self._totals = [total + points for total, points in zip(self._totals, weighted, strict=True)]
+        weight, pairs = scores.weight, zip(self._totals, scores.normalized, strict=True)
+        self._totals = [total + round(weight * score * POINTS) for total, score in pairs]
 
     def scored_by(self) -> set[str]:
         """The names of the plugins that scored the nodes."""

@@ -67,9 +67,8 @@ class AllocationScore(ScoreOfMany):
         if self.storage_weight:
             of_nodes = [self.shares(state, request, node) for node in nodes]
             return [weighted_mean(shares, [worth(share.used) for share in shares]) for shares in of_nodes]
-        hosts = [node.node for node in nodes]
         cores, memory, cpu_part, memory_part = request.cores, request.memory, self._cpu_part, self._memory_part
-        limits = self.policy.cpu.terms_of(hosts, request), self.policy.memory.terms_of(hosts, request)
+        limits = self.policy.cpu.terms_on(nodes, request), self.policy.memory.terms_on(nodes, request)
         return [
             cpu_part * worth(used_share(node.cores_all + cores, cpus * cpu_ratio))
             + memory_part * worth(used_share(node.memory_all + memory, size * ratio))

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import abc
+import math
 import typing as t
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ...model import GIB, MIB, Node, Request
 from ..allocatable import CPULimit, Limit, MemoryLimit
-from ..cache import ClusterState, NodeInfo
+from ..cache import ClusterState, NodeInfo, of_hosts
 from ..framework.deferred import DeferredFilter
 from ..framework.interface import CycleState, Event, FilterPlugin, PreFilterPlugin, Setting, Subject
 from ..framework.many_nodes import FilterOfMany
@@ -68,7 +69,7 @@ class Overcommit(FilterOfMany):
     def filter_all(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[Status | None]:
         limit: Limit = getattr(self.policy, self.resource)
         asked, allocated = self.asked(request), self.allocated
-        terms = limit.terms_of([node.node for node in nodes], request)
+        terms = limit.terms_on(nodes, request)
         return [
             None
             if size > 0 and (allocated(node) + asked) / size <= ratio
@@ -157,7 +158,7 @@ class MemoryOvercommit(Overcommit):
 TOO_FEW_CPUS = "had fewer CPUs than the VM has vCPUs"
 
 
-class VCPULimit(FilterPlugin):
+class VCPULimit(FilterOfMany):
     """Rejects a node that has fewer logical CPUs than the VM has vCPUs: C(cores) times C(sockets), even if C(vcpus) is
     lower.
 
@@ -169,10 +170,22 @@ class VCPULimit(FilterPlugin):
     category = Category.CAPACITY
     events = frozenset({Event.NODE})
 
-    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
-        if fits(request, node.node):
-            return None
-        return unresolvable(TOO_FEW_CPUS, f"{vcpus(most_vcpus(request))}, the node has {node.node.cores}")
+    def filter_all(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[Status | None]:
+        most = most_vcpus(request)
+        if most <= of_hosts(nodes, VCPULimit, _fewest_cpus):
+            return [None] * len(nodes)
+        return [
+            None if most <= (node.node.cores or most) else unresolvable(TOO_FEW_CPUS, _too_few(most, node.node))
+            for node in nodes
+        ]
+
+
+def _fewest_cpus(hosts: Iterable[Node]) -> float:
+    return min((host.cores for host in hosts if host.cores), default=math.inf)
+
+
+def _too_few(most: float, node: Node) -> str:
+    return f"{vcpus(most)}, the node has {node.cores}"
 
 
 def most_vcpus(request: Request) -> float:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence, Set
 
 from ...model import Expression, Node, Request, Taint, Toleration
-from ..cache import ClusterState, NodeInfo
+from ..cache import ClusterState, NodeInfo, of_hosts
 from ..framework.interface import CycleState, Event, FilterPlugin, PreFilterPlugin, ScorePlugin, Subject
+from ..framework.many_nodes import FilterOfMany
 from ..framework.status import SKIP, SKIP_FILTER, SKIP_SCORE, Category, Status, unresolvable, unschedulable
 from ..node_selection import compiled_regex, matches, matches_all
 from ..patterns.names import NamePattern
@@ -63,7 +64,7 @@ DRAINED = "were drained"
 NO_SIZE = "showed no CPU and memory sizes: the user needs Sys.Audit on /nodes"
 
 
-class NodeReady(FilterPlugin):
+class NodeReady(FilterOfMany):
     """Rejects nodes that are offline, nodes in HA maintenance (Proxmox itself would accept a VM there), nodes that
     C(node_drain) keeps free of guests, and nodes whose size Proxmox does not show to this user.
     """
@@ -72,15 +73,19 @@ class NodeReady(FilterPlugin):
     category = Category.PLACEMENT
     events = frozenset({Event.NODE})
 
-    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
-        if not node.node.online:
-            return unschedulable(OFFLINE)
-        if node.node.maintenance:
-            return unschedulable(MAINTENANCE)
-        if node.node.drained:
-            return unschedulable(DRAINED)
-        # A node that has just booted shows no size either, for some seconds.
-        return None if node.node.memory else unschedulable(NO_SIZE)
+    def filter_all(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[Status | None]:
+        return of_hosts(nodes, NodeReady, lambda hosts: [_readiness(host) for host in hosts])
+
+
+def _readiness(node: Node) -> Status | None:
+    if not node.online:
+        return unschedulable(OFFLINE)
+    if node.maintenance:
+        return unschedulable(MAINTENANCE)
+    if node.drained:
+        return unschedulable(DRAINED)
+    # A node that has just booted shows no size either, for some seconds.
+    return None if node.memory else unschedulable(NO_SIZE)
 
 
 NO_AFFINITY = "didn't match the VM's node affinity"
