@@ -69,9 +69,11 @@ class Suitability:
         if target is None:
             return "is gone"
         state.remove(guest.vmid)
+        # Its rules and sizes are none of this question.
         request = Request(
-            guest.name or "",
+            "",
             vmid=guest.vmid,
+            tolerations=guest.constraints.tolerations,
             cpu_type=demands.cpu_type,
             cpu_flags=demands.cpu_flags,
             devices=demands.devices,
