@@ -33,8 +33,6 @@ def clone(tmp_path: Path) -> Path:
     (here / ".venv").symlink_to(CHECKOUT / ".venv")
     for command in ("init --quiet", "config user.name tester", "config user.email tester@example.com"):
         subprocess.run(["git", *command.split()], cwd=here, check=True)
-    # It is a link here, and no folder.
-    (here / ".git" / "info" / "exclude").write_text(".venv\n", encoding="utf-8")
     commit(here)
     return here
 

@@ -1,0 +1,95 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Playbooks run by ansible-runner, as AWX does in its container: what it reads are events, statistics and artefacts."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import ansible_runner
+import pytest
+import yaml
+from simulated_cluster.client import SimulatedCluster
+from support.pages import CHECKOUT
+from support.playbook import environment
+
+PASSWORD = "qwertz-not-to-be-seen"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder as AWX prepares it for a job: the playbooks of the project, and an inventory with localhost."""
+    (tmp_path / "inventory").mkdir()
+    (tmp_path / "inventory" / "hosts").write_text("localhost ansible_connection=local\n", encoding="utf-8")
+    shutil.copytree(CHECKOUT / "playbooks", tmp_path / "project")
+    return tmp_path
+
+
+def run(folder: Path, cluster: SimulatedCluster, playbook: str, **variables: Any) -> ansible_runner.Runner:
+    env = environment(folder, {**cluster.environment(), "PGPASSWORD": PASSWORD})
+    env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}"
+    # AWX gets the events from the callback of the runner.
+    for name in ("ANSIBLE_CALLBACK_PLUGINS", "ANSIBLE_CALLBACKS_ENABLED"):
+        del env[name]
+    return ansible_runner.run(
+        private_data_dir=str(folder), playbook=playbook, extravars=variables, envvars=env, quiet=True, ident=playbook
+    )
+
+
+def event_query(module: str, result: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the query of a module for AAP makes of a result."""
+    queries = yaml.safe_load((CHECKOUT / "extensions/audit/event_query.yml").read_text(encoding="utf-8"))
+    command = ["jq", "--compact-output", queries[f"qemu_scheduler.proxmox.{module}"]["query"]]
+    done = subprocess.run(command, input=json.dumps(result), capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_job__has_the_events_statistics_and_artefacts_that_awx_reads(cluster: SimulatedCluster, project: Path) -> None:
+    vms = [{"name": "job-1", "memory": 1024, "cipassword": PASSWORD}, {"name": "job-2", "memory": 1024}]
+    job = run(project, cluster, "provision.yml", qemu_vms=vms)
+    assert (job.status, job.rc) == ("successful", 0), job.stdout.read()
+    events = list(job.events)
+    assert [event["counter"] for event in events] == sorted(event["counter"] for event in events)
+    assert events[-1]["event"] == "playbook_on_stats"
+    assert events[-1]["event_data"]["changed"] == {"localhost": 1}
+    told = events[-1]["event_data"]["artifact_data"]["qemu_scheduler_vms"]
+    assert [vm["name"] for vm in told] == ["job-1", "job-2"]
+    (result,) = (
+        event["event_data"]["res"]
+        for event in events
+        if event["event"] == "runner_on_ok" and event["event_data"].get("resolved_action", "").endswith("qemu_schedule")
+    )
+    assert {vm["status"] for vm in result["vms"]} == {"running"}
+    if shutil.which("jq"):
+        assert [each["name"] for each in event_query("qemu_schedule", result)] == ["job-1", "job-2"]
+    artefacts = project / "artifacts" / "provision.yml"
+    assert (artefacts / "rc").read_text(encoding="utf-8") == "0"
+    output = (artefacts / "stdout").read_text(encoding="utf-8")
+    assert "qemu_schedule: 1/2 job-" in output
+    told_events = "".join(path.read_text(encoding="utf-8") for path in (artefacts / "job_events").iterdir())
+    for secret in (PASSWORD, cluster.environment()["PROXMOX_TOKEN_SECRET"]):
+        assert secret not in output + told_events
+
+    again = run(project, cluster, "drift.yml", qemu_vms=vms)
+    assert again.status == "successful", again.stdout.read()
+    assert "qemu_scheduler_drift" in list(again.events)[-1]["event_data"]["artifact_data"]
+
+
+def test_failed_job__says_why_in_its_last_event(cluster: SimulatedCluster, project: Path) -> None:
+    job = run(project, cluster, "provision.yml", qemu_vms=[{"name": "huge", "memory": 9_000_000}])
+    assert (job.status, job.rc) == ("failed", 2)
+    failed = [event for event in job.events if event["event"] == "runner_on_failed"]
+    assert "NoNodesAvailable" in failed[-1]["event_data"]["res"]["msg"]
+
+
+def test_queries_for_aap__are_about_modules_of_the_collection() -> None:
+    queries = yaml.safe_load((CHECKOUT / "extensions/audit/event_query.yml").read_text(encoding="utf-8"))
+    modules = {f"qemu_scheduler.proxmox.{path.stem}" for path in (CHECKOUT / "plugins" / "modules").glob("*.py")}
+    assert queries.keys() <= modules
