@@ -23,7 +23,6 @@ SOURCES: list[dict[str, Any]] = [
     {"api_host": f"h?password={SECRET}"},
     {"api_user": f"root@pam {SECRET}"},
     {"api_token_id": f"ansible={SECRET}"},
-    {"details_timeout": {"api_token_secret": SECRET}},
 ]
 CONNECTION = {"api_host": "127.0.0.1:1", "api_user": "root@pam", "api_token_id": "t", "api_token_secret": "x"}
 
