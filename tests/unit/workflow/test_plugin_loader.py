@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -221,3 +222,8 @@ def test_what_is_wrong_with_a_package__is_told_with_its_name(
         load_entry_points(builtin_registry())
     assert told in caught.value.message
     assert "package own-rules, entry point rules" in caught.value.message
+
+
+def test_pipe_in_a_folder_of_plugins__is_left_out(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    load_plugin_paths(builtin_registry(), [str(tmp_path)])

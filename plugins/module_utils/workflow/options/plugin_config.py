@@ -166,7 +166,8 @@ def _files(given: str) -> list[Path]:
     try:
         path = Path(given).expanduser()
         if path.is_dir():
-            return sorted(file for file in path.glob("*.py") if not file.name.startswith("_"))
+            # A pipe would wait for a writer.
+            return sorted(file for file in path.glob("*.py") if file.is_file() and not file.name.startswith("_"))
         is_file = path.is_file()
     except (OSError, ValueError, RuntimeError) as error:  # too long, with a null, of a user that there is not
         reason = (error.strerror if isinstance(error, OSError) else None) or error
