@@ -153,7 +153,7 @@ def is_known(curve: Sequence[float | None]) -> bool:
 
 
 def bridged(curve: Sequence[float | None]) -> Curve:
-    """Return a curve in which short gaps have the value before them: statistics lose a sample now and then. A guest
+    """Return a curve in which short gaps have the value before them: statistics sometimes lack a sample. A guest
     with a longer gap was off.
     """
     found = list(curve)
