@@ -37,6 +37,7 @@ from .report import Section, Table
 SIZES = (16, 50, 200, 1000)
 GUESTS_PER_NODE = 10
 ZONES = 3
+GOALS = {50: 20_000, 1000: 3_000}
 LONGEST_SECONDS = 10.0
 PROFILED_NODES = 1000
 
@@ -109,8 +110,10 @@ def measure(quick: bool) -> Section:
         means = [1000 * speed.seconds / speed.placed for speed in speeds]
         costs.rows.append([scenario.title, *means])
         lines[scenario.title] = [(float(nodes), mean) for nodes, mean in zip(sizes, means, strict=True)]
+    rates = Table("Equal VMs per second of CPU", ["nodes", "VMs", "goal: at least"])
+    rates.rows += [[int(nodes), 1000 / mean, GOALS.get(int(nodes))] for nodes, mean in lines[SCENARIOS["equal"].title]]
     plot = Plot("benchmark-engine", "Time per VM against nodes", "nodes", "milliseconds per VM", lines)
-    return Section("engine", [costs, _reading(sizes)], [plot])
+    return Section("engine", [costs, rates, _reading(sizes)], [plot])
 
 
 def profile(name: str) -> None:

@@ -10,6 +10,7 @@ import random
 import time
 from collections import Counter
 
+from law.in_force import rules_in_force
 from support.tours import case_of, sail
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
@@ -18,7 +19,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plug
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import build_profiles
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Snapshot
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.tours import Tour, TourGoals
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.lawful import rules_in_force
 
 from .hard_clusters import all_movable, full_cluster
 from .report import Section, Table

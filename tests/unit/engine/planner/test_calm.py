@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from law.in_force import rules_in_force
 from support.plan_walk import walk
 from support.small_cluster import guest, node, profile
 
@@ -36,7 +37,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans impor
     Mobility,
     Plan,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.lawful import rules_in_force
 
 SLOTS = 48
 GRID = Grid(0, 1800, SLOTS)
