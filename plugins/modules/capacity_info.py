@@ -100,7 +100,9 @@ n_plus_one_counts:
   description: With O(n_plus_one), what counts for whether the guests of a lost node find another one; null without it.
   returned: success
   type: str
-  sample: CPU, memory and strict HA rules about nodes, not for other rules, local disks and devices
+  sample: >-
+    CPU, memory, strict HA rules about nodes and HA rules that keep guests apart, not for other rules, local disks and
+    devices
 shapes:
   description: Number of VMs of each shape that fit.
   returned: success

@@ -5,7 +5,8 @@
 
 The lost node's running guests are placed on the remaining nodes one by one, largest first, each on the node on which it
 leaves the least memory. A plan that this finds is valid; that it finds none does not quite prove that there is none.
-CPU, memory and strict HA rules about nodes count; other rules, local disks and devices do not.
+CPU, memory and those HA rules count that bind guests to nodes or keep them apart; other rules, local disks and devices
+do not.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from itertools import islice
 
 from .allocatable import Limit
 from .cache import ClusterState, NodeInfo
-from .ha_rules import NODES
+from .ha_rules import NODES, RESOURCES
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ class Headroom:
         self._stranded: set[int] = set()
         self._suspect = -1
         self._answers: dict[tuple[int, Room], Stranding | None] = {}
-        self._bound = _bound(cluster)
+        self._bonds = _Bonds.of(cluster)
 
     def stranding(self, node: NodeInfo, new: Load) -> Stranding | None:
         """A loss that could not be absorbed if the new VM ran on node; None if all could."""
@@ -150,7 +151,7 @@ class Headroom:
         if self._seen == len(changes):
             return
         nodes = self._cluster.nodes if self._seen < 0 else changes[self._seen :]
-        changed = {info.index: info for info in nodes if info.node.online}
+        changed = {info.index: info for info in (*nodes, *self._bonds.hosts(self._cluster)) if info.node.online}
         self._seen = len(changes)
         self._suspect = -1
         self._answers = {}
@@ -173,7 +174,7 @@ class Headroom:
     def _count(self, info: NodeInfo) -> tuple[int, tuple[float, int]]:
         """Count what a node has left and which guests run there; return its index and its place in the order."""
         index, room = info.index, self._limits.room(info)
-        self._loads[index] = _loads(info, self._bound)
+        self._loads[index] = _loads(info, self._cluster, self._bonds)
         if info.node.maintenance or info.node.drained:
             return index, (math.inf, len(self._cluster.nodes))
         if index in self._room:
@@ -257,11 +258,11 @@ def has_plenty(cluster: ClusterState, limits: Limits) -> bool:
     A guest finds no place only where every node has less left than its size. The nodes with enough CPU for all guests
     would then have given the rest to the guests before it. If these are too small for that, it does find a place.
     """
-    bound = _bound(cluster)
+    bonds = _Bonds.of(cluster)
     online = [info for info in cluster.nodes if info.node.online]
     room = {info.index: limits.room(info) for info in online if not (info.node.maintenance or info.node.drained)}
     for info in online:
-        loads = _loads(info, bound)
+        loads = _loads(info, cluster, bonds)
         cores = sum(load.size.cores * len(load.labels) for load in loads)
         free = {index: left.memory for index, left in room.items() if index != info.index and left.cores >= cores}
         placed = 0.0
@@ -278,24 +279,63 @@ def label(name: str | None, vmid: int | None) -> str:
     return f"VM {name} ({vmid})" if name else f"VM {vmid}"
 
 
-def _bound(cluster: ClusterState) -> dict[int, frozenset[int]]:
-    """The nodes, by index, within which strict HA rules keep guests, by VMID. A guest that is bound to one node is left
-    out: no room elsewhere would help it.
+@dataclass(frozen=True, slots=True)
+class _Bonds:
+    """What HA rules leave of the nodes for guests of a lost node.
+
+    Attributes:
+        within: the nodes, by index, within which strict rules keep guests, by VMID. A guest that is bound to one node
+            is left out: no room elsewhere would help it.
+        apart: the VMIDs that rules keep apart from guests, by VMID.
+        everywhere: the indexes of all nodes.
     """
-    strict = [rule for rule in cluster.snapshot.ha_rules if rule.type == NODES and rule.strict and not rule.disabled]
-    wanted = {rule.name: frozenset(info.index for info in cluster.nodes if rule.wants(info.name)) for rule in strict}
-    return {vmid: wanted[rule.name] for rule in strict for vmid in rule.vmids if len(wanted[rule.name]) > 1}
+
+    within: Mapping[int, frozenset[int]]
+    apart: Mapping[int, frozenset[int]]
+    everywhere: frozenset[int]
+
+    @classmethod
+    def of(cls, cluster: ClusterState) -> _Bonds:
+        rules = [rule for rule in cluster.snapshot.ha_rules if not rule.disabled]
+        strict = [rule for rule in rules if rule.type == NODES and rule.strict]
+        wanted = {rule.name: frozenset(i.index for i in cluster.nodes if rule.wants(i.name)) for rule in strict}
+        within = {vmid: wanted[rule.name] for rule in strict for vmid in rule.vmids if len(wanted[rule.name]) > 1}
+        apart: dict[int, frozenset[int]] = {}
+        for rule in rules:
+            for vmid in rule.vmids if rule.type == RESOURCES and not rule.positive else ():
+                apart[vmid] = apart.get(vmid, frozenset()) | rule.vmids - {vmid}
+        return cls(within, apart, frozenset(info.index for info in cluster.nodes))
+
+    def hosts(self, cluster: ClusterState) -> list[NodeInfo]:
+        """The nodes of guests that rules keep apart: where one of them is matters to the others."""
+        return [info for vmid in self.apart if (info := _host(cluster, vmid)) is not None]
+
+    def left_to(self, vmid: int, home: int, cluster: ClusterState) -> frozenset[int] | None:
+        """The nodes, by index, that may take a guest when its node home is lost; None for all. A guest to which rules
+        leave no other node at all is treated as if it had none that keep it apart: no room would help it.
+        """
+        within = self.within.get(vmid)
+        if vmid not in self.apart:
+            return within
+        hosts = (_host(cluster, other) for other in self.apart[vmid])
+        left = (self.everywhere if within is None else within) - {info.index for info in hosts if info is not None}
+        return left if left - {home} else within
 
 
-def _loads(info: NodeInfo, bound: Mapping[int, frozenset[int]]) -> list[Loads]:
+def _host(cluster: ClusterState, vmid: int) -> NodeInfo | None:
+    guest = cluster.get(vmid)
+    return None if guest is None else cluster.node(guest.node)
+
+
+def _loads(info: NodeInfo, cluster: ClusterState, bonds: _Bonds) -> list[Loads]:
     """The guests that have to be placed when the node is lost, largest first; of equal ones, those with the fewest
     nodes to choose from.
     """
     running = [guest for guest in info.guests if guest.running and not guest.template]
     sizes: dict[tuple[Room, frozenset[int] | None], list[str]] = {}
     for guest in running:
-        name = label(guest.name, guest.vmid)
-        sizes.setdefault((Room(guest.memory, guest.cores), bound.get(guest.vmid)), []).append(name)
+        within = bonds.left_to(guest.vmid, info.index, cluster)
+        sizes.setdefault((Room(guest.memory, guest.cores), within), []).append(label(guest.name, guest.vmid))
     return _largest_first(Loads(size, sorted(labels), within) for (size, within), labels in sizes.items())
 
 

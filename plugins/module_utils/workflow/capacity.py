@@ -102,7 +102,10 @@ def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[s
     return {**_result(report, names_of(params, shapes.entries), n_plus_one=params["n_plus_one"]), **advised}
 
 
-COUNTED_BY_N_PLUS_ONE = "CPU, memory and strict HA rules about nodes, not for other rules, local disks and devices"
+COUNTED_BY_N_PLUS_ONE = (
+    "CPU, memory, strict HA rules about nodes and HA rules that keep guests apart, not for other rules, local disks"
+    " and devices"
+)
 """What counts for whether the guests of a lost node find another one."""
 
 

@@ -47,6 +47,41 @@ def test_strict_ha_rule__keeps_a_guest_of_a_lost_node_on_its_nodes() -> None:
     assert scheduler(cluster(hosts, guests), ON).schedule(vm(gib=10, node="pve2")).decision is not None
 
 
+def test_ha_rule_that_keeps_guests_apart__holds_when_a_node_is_lost() -> None:
+    """If pve1 is lost, db-1 fits on pve2, but must be apart from db-2 there: it needs the room on pve3."""
+    hosts = [node("pve1"), node("pve2"), node("pve3")]
+    guests = [guest(100, "pve1", gib=12, name="db-1"), guest(101, "pve2", gib=4, name="db-2")]
+    rule = HARule("apart", "resource-affinity", frozenset({100, 101}), positive=False)
+    state = cluster(hosts, guests, ha_rules=[rule])
+    refused = {v.node: str(v.reason) for v in scheduler(state, ON).schedule(vm(gib=22)).verdicts() if not v.feasible}
+    assert "the loss of pve1 would strand VM db-1 (100)" in refused["pve3"]
+    assert scheduler(cluster(hosts, guests), ON).schedule(vm(gib=22, node="pve3")).decision is not None
+
+
+def test_ha_rule_that_keeps_guests_apart__follows_them() -> None:
+    """db-2 moves from pve3 to pve2: of the nodes that db-1 needs when pve1 is lost, only pve3 is left then."""
+    hosts = [node("pve1"), node("pve2"), node("pve3")]
+    guests = [guest(100, "pve1", gib=12, name="db-1"), guest(101, "pve3", gib=4, name="db-2")]
+    rule = HARule("apart", "resource-affinity", frozenset({100, 101}), positive=False)
+    state = cluster(hosts, guests, ha_rules=[rule])
+    plans = Headroom(state, LIMITS)
+    new = Load(Room(22 * GIB, 1), "the new VM")
+    third = next(info for info in state.nodes if info.name == "pve3")
+    assert plans.stranding(third, new) is None
+    state.remove(101)
+    state.restore(replace(guests[1], node="pve2"))
+    stranded = plans.stranding(third, new)
+    assert stranded is not None
+    assert stranded.guest.label == "VM db-1 (100)"
+
+
+def test_ha_rule_that_leaves_a_guest_no_other_node__does_not_count() -> None:
+    hosts = [node("pve1"), node("pve2"), node("pve3")]
+    guests = [guest(100 + number, each.name, gib=4) for number, each in enumerate(hosts)]
+    rule = HARule("trio", "resource-affinity", frozenset({100, 101, 102}), positive=False)
+    assert scheduler(cluster(hosts, guests, ha_rules=[rule]), ON).schedule(vm(gib=4)).decision is not None
+
+
 def test_existing_vm__is_not_called_a_new_one() -> None:
     state = cluster([node("big", cores=64, gib=256), node("small"), node("tiny", gib=16)])
     reasons = {v.node: str(v.reason) for v in scheduler(state, ON).schedule(vm(gib=100, vmid=150)).verdicts()}
