@@ -16,6 +16,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.fleet
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.moves import moves
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.placement import placement
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.render import rendered
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.tour import tour
 
 Data = Mapping[str, t.Any]
 
@@ -43,6 +44,8 @@ def html_page(result: Data, *, cluster: str | Sequence[str] = "", job: str = "")
         return rendered("placement.html.j2", {**view, "room": room}, about)
     if {"total", "nodes", "limited_by"} <= result.keys():
         return rendered("capacity.html.j2", capacity(result), about)
+    if "tour" in result:
+        return rendered("tour.html.j2", tour(result), about)
     return rendered("moves.html.j2", moves(result, plan_only=plan_only), about)
 
 

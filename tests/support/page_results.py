@@ -13,6 +13,20 @@ REPORTED = ("id", "vmid", "name", "from", "to", "why", "after", "how", "via", "m
 """The keys that the result of a move has of the move in the plan."""
 
 
+def tour_result(refused: int = 0) -> dict[str, Any]:
+    """The maintenance of three nodes, the second of which is under way; or one that is refused."""
+    moves = [{"vmid": 100, "together": [101], "memory": GIB, "copied": 0}]
+    steps = [
+        {"node": name, "needs": ["3 package(s) have updates: curl"], "moves": moves, "back": moves, "shut_down": [104],
+         "stay": [105], "votes": 2, "votes_needed": 2, "stranded": "the loss of pve9 would strand VM db (7)"}
+        for name in names(3)
+    ]  # fmt: skip
+    tour = {"goal": "maintain pve1, pve2 and pve3", "steps": steps, "skipped": {"pve4": "it needs no maintenance"}}
+    reasons = [{"node": name, "name": "", "why": "it is offline", "cure": "correct that"} for name in names(refused)]
+    progress = {"done": ["pve1"], "now": "pve2", "moved": 4}
+    return {"tour": tour, "names": {"104": "gpu", "105": "old"}, "refused": reasons, "progress": progress}
+
+
 def names(count: int) -> list[str]:
     """The nodes of a cluster."""
     return [f"pve{number}" for number in range(1, count + 1)]

@@ -89,6 +89,7 @@ def test_tour__maintains_every_node_with_few_moves_and_leaves_nothing_behind(
         f"node 3 of 3 ({maintained(tmp_path)[-1]}) is done; {len(moves)} guests moved so far; nothing is left"
         in run.output
     )
+    assert "<b>3</b> of 3 nodes done" in (tmp_path / "tour.html").read_text(encoding="utf-8")
     assert "<h1>Drain pve2</h1>" in (tmp_path / "pve2-drained.html").read_text(encoding="utf-8")
 
 

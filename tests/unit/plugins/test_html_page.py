@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from support.page_results import capacity_result, fleet_result, moves_result, placement_result
+from support.page_results import capacity_result, fleet_result, moves_result, placement_result, tour_result
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.filter.html_page import html_page
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.moves import moves, natural
@@ -31,6 +31,7 @@ RESULTS: dict[str, Callable[[], dict[str, Any]]] = {
     "moves": lambda: moves_result(12, 6),
     "capacity": capacity_result,
     "fleet": fleet_result,
+    "tour": lambda: tour_result(2),
 }
 
 
@@ -91,6 +92,14 @@ def test_text_of_a_result__never_becomes_markup(kind: str) -> None:
     assert outline.tags.count("script") == 1
     assert page.count("&lt;script&gt;alert(1)") >= 10
     assert "{{ 7*7 }}" in page
+
+
+def test_page_of_a_tour__says_how_far_it_is() -> None:
+    page = html_page(tour_result())
+    assert "<b>1</b> of 3 nodes done" in page
+    assert [page.count(f">{state}</td>") for state in ("done", "under way", "planned")] == [1, 1, 1]
+    assert "gpu (104) is shut down; old (105) stays" in page
+    assert "Refused, for <b>2</b> reasons" in html_page(tour_result(2))
 
 
 def test_policy__allows_the_script_of_the_page_alone() -> None:

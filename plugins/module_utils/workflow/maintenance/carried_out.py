@@ -53,12 +53,12 @@ def carry_out(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[
         for text in keeper.warnings:
             warn(text)
         found = keeper.record if not check_mode else before
-        return {"changed": keeper.changed, "record": described(found), "started": keeper.started, "off": keeper.off}
+        return {"changed": keeper.changed, "record": describe(found), "started": keeper.started, "off": keeper.off}
     finally:
         session.close()
 
 
-def described(record: TourRecord) -> dict[str, t.Any]:
+def describe(record: TourRecord) -> dict[str, t.Any]:
     """The record as the module returns it."""
     return {
         "begun": list(record.begun),

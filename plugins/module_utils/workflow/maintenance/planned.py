@@ -95,14 +95,14 @@ def plan_maintenance(params: Mapping[str, t.Any], *, check_mode: bool, warn: Cal
     return result
 
 
-def _look(access: Access, due: Collection[str], patience: float) -> Sight:
-    """The cluster, once no guest is being moved to or from a node that is due, or the patience in seconds is over."""
+def _look(access: Access, due: Collection[str], seconds: float) -> Sight:
+    """The cluster, once no guest is being moved to or from a node that is due, or these seconds are over."""
     look = live_look(access, lambda snapshot: Goals(drain=frozenset(due)))
     sight = look()
     moving = {vmid for vmid, why in sight.busy.items() if why == MOVED_BY_OTHERS}
-    if not (due and moving and patience):
+    if not (due and moving and seconds):
         return sight
-    Poller(sleep=Stop().sleep).until(lambda: True if not at_work(access).keys() & moving else None, patience)
+    Poller(sleep=Stop().sleep).until(lambda: True if not at_work(access).keys() & moving else None, seconds)
     return look()
 
 
@@ -147,15 +147,15 @@ class _Planner:
         guesses = {guest.vmid: presumed(guest, around, self._options.permitted) for guest in state if guest.vmid > 0}
         for _round in range(GUESSES):
             state = self._planning.with_demands(state, known)
-            tour = self._made(state, goals, {**guesses, **known})
+            tour = self._make(state, goals, {**guesses, **known})
             unread = {vmid for step in tour.steps for move in _moves_of(step) for vmid in move.vmids} - known.keys()
             if not unread:
                 return tour, known
             known |= self._planning.mobility(state, unread)
         known |= self._planning.mobility(state, guesses.keys() - known.keys())
-        return self._made(self._planning.with_demands(state, known), goals, known), known
+        return self._make(self._planning.with_demands(state, known), goals, known), known
 
-    def _made(self, state: ClusterState, goals: TourGoals, mobility: Mapping[int, Mobility]) -> Tour:
+    def _make(self, state: ClusterState, goals: TourGoals, mobility: Mapping[int, Mobility]) -> Tour:
         bounds = self._options.bounds
         return plan_tour(state, self._profiles, goals, mobility, bounds, self._default, now=time.time())
 

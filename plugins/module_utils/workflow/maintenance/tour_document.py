@@ -132,7 +132,7 @@ def departures_from(approved: TourPlan, now: TourPlan, done: Iterable[str]) -> l
     steps = [step for step in approved.steps if step.node not in ended]
     order, planned = [step.node for step in steps], [step.node for step in now.steps]
     if order != planned:
-        return [f"the nodes are {_told(planned)} instead of {_told(order)}"]
+        return [f"the nodes are {_list_names(planned)} instead of {_list_names(order)}"]
     return [text for before, after in zip(steps, now.steps, strict=True) for text in _departures(before, after)]
 
 
@@ -149,5 +149,5 @@ def _departures(before: StepPlan, after: StepPlan) -> Iterable[str]:
         yield f"guest {vmid} would stay on {after.node}, which was not planned"
 
 
-def _told(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     return ", ".join(names) or "none"

@@ -1,0 +1,52 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The view of the maintenance of several nodes, planned or under way, for a page."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.filter.moves import GIB, size_of
+
+Data = Mapping[str, t.Any]
+
+DONE, NOW, PLANNED = "done", "under way", "planned"
+
+
+def tour(result: Data) -> dict[str, t.Any]:
+    """Return the view of a result of maintenance_tour. C(progress) in it has the nodes that are C(done), the one that
+    is maintained C(now), and how many guests have C(moved).
+    """
+    plan, progress = result["tour"], result.get("progress") or {}
+    steps = [_step(step, result.get("names") or {}, progress) for step in plan["steps"]]
+    return {
+        "goal": plan["goal"],
+        "steps": steps,
+        "moves": sum(step["out"] + step["back"] for step in steps),
+        "most": max((step["out"] + step["back"] for step in steps), default=0),
+        "moved": progress.get("moved"),
+        "done": sum(step["state"] == DONE for step in steps),
+        "skipped": sorted(plan["skipped"].items()),
+        "refused": result.get("refused") or (),
+    }
+
+
+def _step(step: Data, names: Data, progress: Data) -> dict[str, t.Any]:
+    state = (
+        DONE if step["node"] in progress.get("done", ()) else NOW if step["node"] == progress.get("now") else PLANNED
+    )
+    kept = [(vmid, "is shut down") for vmid in step["shut_down"]] + [(vmid, "stays") for vmid in step["stay"]]
+    return {
+        "node": step["node"],
+        "state": state,
+        "out": sum(1 + len(move["together"]) for move in step["moves"]),
+        "back": sum(1 + len(move["together"]) for move in step["back"]),
+        "gib": sum(map(size_of, (*step["moves"], *step["back"]))) / GIB,
+        "kept": [f"{names.get(str(vmid)) or 'guest'} ({vmid}) {what}" for vmid, what in kept],
+        "needs": step["needs"],
+        "votes": step["votes"],
+        "votes_needed": step["votes_needed"],
+        "stranded": step["stranded"],
+    }
