@@ -122,6 +122,12 @@ class Access:
         """The reservations without those that this run will decide about again."""
         return [each for each in reservations if each.vmid not in self.claimed or each.holder != self.holder]
 
+    def claim(self, vmids: Iterable[int]) -> None:
+        """Decide again about these VMs of this run, in place of those claimed before: their reservations do not
+        count.
+        """
+        self.claimed = frozenset(vmids)
+
     def give_up_claims(self) -> None:
         """Release the claimed reservations."""
         if self.claimed:

@@ -96,7 +96,7 @@ class RoomMaker:
         if options is None or self.outcome is not None or not any(job.lacks_room for job in jobs):
             return None
         # The jobs that fit have reservations, except with all_or_nothing.
-        access.claimed = frozenset(decision.vmid for decision in decisions_of(jobs) if write)
+        access.claim(decision.vmid for decision in decisions_of(jobs) if write)
         lessons, seen = placement.seen.lessons, [(placement, jobs)]
         run = PlanRun(
             access,
@@ -110,7 +110,7 @@ class RoomMaker:
         self._exhausted, self._cautions = outcome.plan.exhausted, outcome.cautions
         after = replace(lessons, moved=_by_guest(outcome.plan.moves))
         if not (outcome.plan.feasible and outcome.plan.moves and self._suffices(after, jobs)):
-            access.claimed = frozenset()
+            access.claim(())
             return None
         # It was planned with the guests as this run leaves them: with the sizes and the status that it gives them.
         outcome.premises = Premises.of(outcome.plan, placement.snapshot)
@@ -124,7 +124,7 @@ class RoomMaker:
         options, access = self._options, self._access
         if options is None:
             raise InvalidRequest("apply: this plan moves guests, expected a task with make_room")
-        access.claimed = frozenset(decision.vmid for decision in decisions_of(jobs) if write)
+        access.claim(decision.vmid for decision in decisions_of(jobs) if write)
         exactly = replace(options, apply=approved.document)
         look = live_look(access, lambda snapshot: Goals())
         run = PlanRun(access, self._profiles, self._default, exactly, look, progress=self._progress)
@@ -140,7 +140,7 @@ class RoomMaker:
         if run is None or outcome is None:
             raise AssertionError("there is no plan")
         self.is_due = False
-        self._access.claimed = frozenset(decision.vmid for decision in decisions_of(jobs))
+        self._access.claim(decision.vmid for decision in decisions_of(jobs))
         run.execute()
         if outcome.interrupted:
             raise KeyboardInterrupt
