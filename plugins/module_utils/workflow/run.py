@@ -66,7 +66,7 @@ class Run:
         """room_maker is called at most once, when VMs lack room, so that other runs need not import the planner.
         approved is the plan that the run carries out, if there is one. keep receives the jobs before the first write,
         unless one of them has failed. placement is the first scheduling cycle, if it was gone through already.
-        wait_for_others is told before the first write whether a job has failed, and returns whether the run may write.
+        wait_for_others takes whether a job has failed. Called before the first write, it returns whether to write.
         """
         self._options = options
         self._access = access
