@@ -34,7 +34,7 @@ def with_new_rules(snapshot: Snapshot, jobs: Sequence[Job]) -> Snapshot:
 
 
 def refusals(jobs: Sequence[Job], snapshot: Snapshot) -> Iterator[tuple[Job, InvalidRequest]]:
-    """The jobs whose VMs would wait in vain for a second one to make their rule with, each with the error."""
+    """The jobs whose VMs would wait without success for a second one to make their rule with, each with the error."""
     for rule in snapshot.ha_rules:
         if not rule.planned or rule.type != RESOURCES:
             continue

@@ -122,7 +122,7 @@ def vm_result(report: VMReport, in_full: int = NODES_IN_FULL, *, brief: bool = F
         "waited_for": sorted(job.waited_for),
         "limit_broken": job.limit_broken,
         **({"why": job.entry.planned_why} if job.entry.planned_why else {}),
-        "host": _host_facts(job.entry, _in_effect(job.asked.options, report.pending)),
+        "host": _host_facts(job.entry, _in_effect(job.asked.options, {**report.pending, **_unread(job)})),
     }
     if job.error is not None:
         details = {**job.error.details, **_remains(job)}
@@ -278,6 +278,10 @@ def _interruption(reports: Sequence[VMReport]) -> str:
             groups["under way" if begun else "not begun"].append(report.job.label + where)
     told = [f"{what}: {', '.join(first(labels, LABELS_TOLD))}" for what, labels in groups.items() if labels]
     return "; ".join(["interrupted", *told])
+
+
+def _unread(job: Job) -> Mapping[str, Mapping[str, t.Any]]:
+    return {} if job.plan is None else job.plan.unread
 
 
 def _in_effect(options: Mapping[str, t.Any], pending: Mapping[str, Mapping[str, t.Any]]) -> dict[str, t.Any]:

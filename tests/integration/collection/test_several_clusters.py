@@ -209,6 +209,32 @@ def test_wait__notices_room_on_a_cluster_while_another_one_is_down(pair: Pair, c
     assert result["vms"][0]["waited"] < 40
 
 
+@pytest.mark.parametrize("state", ["present", "absent"])
+def test_vm_that_may_be_on_a_dead_node_of_a_cluster__waits_for_the_node(
+    start: Start, controller: Controller, state: str
+) -> None:
+    a, b = start(TWO_NODES), start(TWO_NODES)
+    clusters = [options("a", a), options("b", b)]
+    controller.schedule(clusters=clusters, name="here", cluster=["b"], node="pve2", reservations="none", **VM)
+    b.set_node("pve2", online=False)
+    b.advance(400)
+    b.fault(method="GET", path="/cluster/backup", status=403, message="Permission check failed")
+    asked = {"clusters": clusters, "name": "here", "state": state, **VM}
+    controller.fail("VMNotKnown", **asked, wait_for_capacity=60, check=True)
+    running = controller.start("qemu_schedule", **asked, wait_for_capacity=60)
+    a.requests(reset=True)
+    until(lambda: sum(r["path"] == "/cluster/resources" for r in a.requests()) > 2)
+    assert names(a) == []
+    b.set_node("pve2", online=True)
+    b.advance(60)
+
+    result = running.result()
+
+    assert not result.get("failed"), result["msg"]
+    assert result["changed"] is (state == "absent")
+    assert names(a) + names(b) == (["here"] if state == "present" else [])
+
+
 def test_wait_that_is_refused__leaves_what_was_made_told(pair: Pair, controller: Controller) -> None:
     a, b = pair
     wanted = [{"name": "web"}, {"name": "late", "context": {"delay": "30"}}]

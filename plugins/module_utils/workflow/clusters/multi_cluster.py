@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from ...errors import ApiError, CollectionError, ConnectionFailed
+from ...errors import ApiError, CollectionError, ConnectionFailed, VMNotKnown
 from ...model import VMID_MAX, Guest, Snapshot
 from ...proxmox.api.reader import in_parallel
 from ...proxmox.inventory.snapshot import read_settled
@@ -150,19 +150,26 @@ class MultiClusterRun:
             due = [entry for entry in entries if entry.position in {job.entry.position for job in again}]
 
     def _worth_a_try(self, held: Sequence[Job], waiting: Waiting) -> Sequence[Job]:
-        """Wait for capacity, and return the jobs of the next round: those held back, or that fit nowhere."""
+        """Wait for capacity, or for names that are not known, and return the jobs of the next round: those held back,
+        or those that were waited for.
+        """
         failed = [job for job in self._jobs.values() if job.error is not None]
         unplaced = [job for job in failed if job.is_unplaced]
-        vain = bool(held) and not all(job.is_hopeful for job in failed)
+        doubtful = [job for job in failed if isinstance(job.error, VMNotKnown)]
+        vain = bool(held) and not all(job.is_hopeful or job in doubtful for job in failed)
         again = False
         try:
-            again = waiting.patience > 0 and not vain and waiting.until_worth_a_try(unplaced, self._seen())
+            if waiting.patience > 0 and not vain:
+                seen = self._seen()
+                vmids = {vmid for job in doubtful if job.error is not None for vmid in job.error.details["vmids"]}
+                again = bool(doubtful) and waiting.until_names_are_known(doubtful, vmids)
+                again = again or waiting.until_worth_a_try(unplaced, seen)
         except CollectionError as error:
             for job in unplaced:
                 job.fail(error)
-        for job in unplaced if waiting.patience else ():
+        for job in (*unplaced, *doubtful) if waiting.patience else ():
             job.note_wait(waiting.waited)
-        return (held or unplaced) if again else []
+        return (held or [*unplaced, *doubtful]) if again else []
 
     def _carry_out(self, *, write: bool) -> bool:
         """Run the shares of all clusters at the same time. Returns whether their plans allow them to write."""

@@ -155,6 +155,11 @@ class ExistingPlan:
         return cloud_init_data(self.config, {*self.changes.parameters, *self.changes.unset})
 
     @property
+    def unread(self) -> Pending:
+        """The cloud-init data that the guest still uses, and those that it reads later, which are not pending."""
+        return {key: self.changes.changes[key] for key in self.new_cloud_init}
+
+    @property
     def config_after(self) -> Mapping[str, t.Any]:
         if not {"update", "finish"} & set(self.actions):
             return self.config
