@@ -146,6 +146,32 @@ def test_node_without_statistics__takes_no_part(cluster: SimulatedCluster, contr
     assert any("is not known of pve2" in text for text in result["warnings"])
 
 
+def test_user_who_may_not_read_what_nodes_used__moves_nothing(
+    modules: ModuleServer, tmp_path: Path, version: str
+) -> None:
+    privileges = ["VM.Audit", "VM.Migrate", "Datastore.Audit", "Pool.Audit"]
+    rights = {
+        "roles": {"Mover": privileges, "Auditor": ["Sys.Audit"]},
+        "users": [{"name": "mover@pve"}],
+        "tokens": [{"id": "mover@pve!ci", "secret": "11111111-2222-3333-4444-555555555555"}],
+        "acl": [
+            {"path": "/", "user": "mover@pve", "role": "Mover"},
+            {"path": "/", "token": "mover@pve!ci", "role": "Mover"},
+        ],
+    }
+    with SimulatedCluster.start({**description(), **rights}, time_scale=0.02) as cluster:
+        environment = {
+            **cluster.environment(),
+            "PROXMOX_USER": "mover@pve",
+            "PROXMOX_TOKEN_ID": "ci",
+            "PROXMOX_TOKEN_SECRET": "11111111-2222-3333-4444-555555555555",
+        }
+        result = balance(Controller(modules, tmp_path, environment))
+
+        assert result["moves"] == []
+        assert any("is not known of pve1, pve2, pve3" in text for text in result["warnings"])
+
+
 @both_versions
 def test_containers__are_measured(cluster: SimulatedCluster, controller: Controller) -> None:
     cluster.add_guest(**{**container(), "cores": 4, "load": BUSY})
@@ -201,6 +227,7 @@ def test_guests_that_the_ha_manager_balances__are_left_to_it(
 
         assert result["moves"] == []
         assert on(cluster, "pve1") == {101, 102, 103, 104}
+        assert any("the guests that it manages are left to it" in text for text in result["warnings"])
 
 
 def test_metrics_of_the_site__are_used_instead_of_statistics(cluster: SimulatedCluster, controller: Controller) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ...demand import ALLOCATED
 from ...engine.texts import listed
 from ...model import Guest, Snapshot
 from ...plans import Goals
@@ -41,6 +42,10 @@ def ha_cautions(reader: Reader, snapshot: Snapshot, goals: Goals) -> tuple[str, 
         texts.append(
             "the HA manager rebalances by itself (crs: ha-auto-rebalance), and will move guests back to "
             f"{listed(emptied)}, which look empty to it; put these nodes into HA maintenance, or switch that off"
+        )
+    elif crs.auto_rebalance and goals.balance is not None and goals.balance.by != ALLOCATED:
+        texts.append(
+            "the HA manager rebalances by itself (crs: ha-auto-rebalance): the guests that it manages are left to it"
         )
     elif crs.auto_rebalance and (goals.balance is not None or goals.consolidate):
         texts.append(
