@@ -153,6 +153,22 @@ def test_address__of_an_unfinished_clone_is_kept(control: Callable[..., Controll
     assert config_of(cluster, "web")["ipconfig0"] == "gw=192.0.2.1,ip=192.0.2.50/24"
 
 
+@pytest.mark.parametrize(
+    ("card", "told"),
+    [
+        ("ip=10.0.0.5/24,gw=10.9.0.1", ["gw=10.9.0.1 is not in the network of ip=10.0.0.5/24"]),
+        ("ip=10.0.0.5/24,gw=10.0.0.1", []),
+        ("ip=10.0.0.5/32,gw=10.9.0.1", []),
+        ("ip6=2001:db8::5/64,gw6=fe80::1", []),
+        ("ip6=2001:db8::5/64,gw6=2001:db9::1", ["gw6=2001:db9::1 is not in the network of ip6=2001:db8::5/64"]),
+    ],
+)
+def test_gateway_that_the_guest_cannot_reach__is_told(controller: Controller, card: str, told: list[str]) -> None:
+    made = {"name": "web", "net": {"net0": "virtio"}, "ide": {"ide2": "shared:cloudinit"}}
+    warnings = controller.schedule(**made, ipconfig={"ipconfig0": card}, check=True)["warnings"]
+    assert warnings == [f'VM "web": ipconfig0: {text}' for text in told]
+
+
 # --- what is taken, and what nobody gets ---
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import typing as t
 from collections.abc import Iterable, Iterator, Mapping
@@ -239,7 +240,22 @@ def option_cautions(wanted: Mapping[str, t.Any], config: Mapping[str, t.Any]) ->
                     f"{card} has {gateway} together with {key}={address}: Proxmox VE then configures no address on the "
                     f"card; remove {gateway}"
                 )
+            elif gateway in properties and _is_off_link(properties[gateway], str(address)):
+                cautions.append(f"{card}: {gateway}={properties[gateway]} is not in the network of {key}={address}")
     return cautions
+
+
+def _is_off_link(gateway: str, address: str) -> bool:
+    """Whether a gateway is outside of the network of an address. Networks of one address only have such gateways."""
+    try:
+        network = ipaddress.ip_interface(address).network
+        return (
+            network.num_addresses > 2
+            and ipaddress.ip_address(gateway) not in network
+            and not (ipaddress.ip_address(gateway).is_link_local)
+        )
+    except ValueError:
+        return False
 
 
 def device_cautions(request: Request) -> list[str]:
