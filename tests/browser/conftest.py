@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 from simulated_cluster.client import CLUSTERS, SimulatedCluster
-from support.page_results import capacity_result, fleet_result, moves_result, placement_result
+from support.page_results import capacity_result, fleet_result, moves_result, placement_result, tour_result
 from support.playbook import run_playbook
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.filter.html_page import html_page
@@ -43,6 +43,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "moves": moves_result(200, 16),
         "capacity": capacity_result(),
         "fleet": fleet_result(),
+        "tour": tour_result(2),
     }.items():
         pages[name] = folder / f"{name}.html"
         pages[name].write_text(html_page(result, cluster="pve.example.com", job="Nightly (job 7)"), encoding="utf-8")

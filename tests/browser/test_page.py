@@ -16,7 +16,7 @@ import pytest
 CHECKOUT = Path(__file__).resolve().parents[2]
 PICTURES = CHECKOUT / "build" / "browser"
 SCHEMES = ("light", "dark")
-PAGES = ("provisioned", "failed", "drained", "moves", "capacity", "fleet")
+PAGES = ("provisioned", "failed", "drained", "moves", "capacity", "fleet", "tour")
 LARGE = ("large", "moves")
 IMAGES = {"page": ("provisioned", 1180), "moves": ("drained", 1330)}
 """The pictures of the documentation: which page, and how much of it."""

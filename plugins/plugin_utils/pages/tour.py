@@ -44,9 +44,11 @@ def _step(step: Data, names: Data, progress: Data) -> dict[str, t.Any]:
         "out": sum(1 + len(move["together"]) for move in step["moves"]),
         "back": sum(1 + len(move["together"]) for move in step["back"]),
         "gib": sum(map(size_of, (*step["moves"], *step["back"]))) / GIB,
-        "kept": [f"{names.get(str(vmid)) or 'guest'} ({vmid}) {what}" for vmid, what in kept],
-        "needs": step["needs"],
         "votes": step["votes"],
         "votes_needed": step["votes_needed"],
-        "stranded": step["stranded"],
+        "notes": [
+            *(f"{names.get(str(vmid)) or 'guest'} ({vmid}) {what}" for vmid, what in kept),
+            *step["needs"],
+            *([f"meanwhile, {step['stranded']}"] if step["stranded"] else []),
+        ],
     }
