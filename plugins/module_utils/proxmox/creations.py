@@ -96,7 +96,7 @@ class Creations:
         """Return whether the creation of a VM is over. Note the VM if it is abandoned."""
         if not self._is_unwritten(guest):
             return True
-        if self._may_be_created(guest):
+        if self._look_for_its_task(guest):
             self._idle_since.pop(guest.vmid, None)
             return False
         now = self._poller.clock()
@@ -113,8 +113,8 @@ class Creations:
             return True
         return config is not None and is_unwritten(self._reader, guest.node, guest.vmid, config)
 
-    def _may_be_created(self, guest: Guest) -> bool:
-        """Whether a task may be creating the VM.
+    def _look_for_its_task(self, guest: Guest) -> bool:
+        """Return whether a task may be creating the VM. Note the node if this user cannot see its tasks.
 
         The task runs on the VM's node. A clone for another node is on the node of its template until the task moves it.
         """

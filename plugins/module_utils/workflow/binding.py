@@ -32,15 +32,19 @@ from ..proxmox.making import (
     adjustment_of,
     unnoted,
 )
+from ..proxmox.options.drift import clone_adjustments
 from ..proxmox.options.request import create_parameters, import_resizes
 from ..proxmox.tasks import Poller, TaskFollower
 from ..reservations.ledger import Fence, Ledger, ReservationLost
 from ..reservations.records import Holder
 from .access import Access
 from .existing.matching import abandoned, is_nameless, unclear
+from .existing.removals import in_order
 from .job import Job, State
 from .options.entries import Entry
 from .options.run_options import RunOptions
+from .own_templates import in_order as made_in_order
+from .own_templates import made
 from .placement import Lessons, decisions_of
 from .stopping import Stop, leave_signals_alone
 
@@ -236,8 +240,6 @@ class BindingCycle:
             return self._binder.create(decision, parameters, import_resizes(request), fence=fence.check, note=note)
         template = _template_of(decision, clone.templates)
         if template.identity is None:
-            from .own_templates import made
-
             template = made(self._access.reader, template)
         devices = {device.option: device.value for device in decision.devices}
         moved = {slot for slot, storage, _size in template.volumes if _lands_elsewhere(decision, slot, storage)}
@@ -250,12 +252,8 @@ def _in_order(jobs: Sequence[Job]) -> Iterable[Sequence[Job]]:
     """The jobs in groups, one after the other: templates are made before their clones, and removed after them."""
     groups: Iterable[Sequence[Job]] = [jobs]
     if any(job.decision is not None and _is_of_own_template(job.decision) for job in jobs):
-        from .own_templates import in_order as made_in_order
-
         groups = made_in_order(jobs)
     if any(job.plan is not None and job.plan.clones for job in jobs):
-        from .existing.removals import in_order
-
         groups = chain.from_iterable(map(in_order, groups))
     return groups
 
@@ -288,7 +286,6 @@ def kept_alive(ledger: Ledger, cluster: str, vmids: Collection[int], holder: Hol
 
 def _adjusting(options: Mapping[str, t.Any], decision: Decision, devices: Mapping[str, str]) -> Adjust:
     """The function that computes the changes from the config of a new VM to the requested one."""
-    from ..proxmox.options.drift import clone_adjustments
 
     def adjust(config: Mapping[str, t.Any]) -> Adjustment:
         return adjustment_of(clone_adjustments(options, config, storages=decision.storages, devices=devices))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ..model import Request
 from ..proxmox.options.contradictions import merged
 from ..proxmox.options.request import device_cautions, ha_cautions, option_cautions
+from .idle_selectors import IdleSelectors
 from .job import Job, State
 from .options.entries import Entry
 from .placement import Placement
@@ -42,8 +43,6 @@ def _warn_of_idle_selectors(jobs: Sequence[Job], placement: Placement, requests:
     ruled = [job for job in jobs if job.decision and (job.asked.affinity or job.asked.topology_spread)]
     if not ruled:
         return
-    from .idle_selectors import IdleSelectors
-
     idle = IdleSelectors(placement.before.guests, requests)
     for job in ruled:
         job.warn(*idle.cautions(job.entry.request))

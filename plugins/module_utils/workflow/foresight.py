@@ -22,6 +22,7 @@ from ..proxmox.options.drives import volumes_of
 from ..proxmox.options.kinds import NET
 from ..proxmox.options.request import create_parameters, named_by
 from .job import Job, State
+from .new_ha_rules import refusals
 
 
 def foresee(
@@ -31,8 +32,6 @@ def foresee(
     created or updated. The parameters are those of Foresight.
     """
     if any(rule.planned for rule in snapshot.ha_rules):
-        from .new_ha_rules import refusals
-
         yield from refusals(jobs, snapshot)
     if any(job.state is State.DECIDED or (job.plan and "update" in job.plan.actions) for job in jobs):
         foresight = Foresight(ReadOnce(reader), snapshot, may)

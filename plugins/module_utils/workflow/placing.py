@@ -24,6 +24,7 @@ from ..engine.scheduling_cycle import Scheduler
 from ..engine.verdicts import Outcome
 from ..errors import CollectionError
 from ..model import Decision, Request, Snapshot
+from ..proxmox.inventory.config_names import read_config_names
 from ..proxmox.inventory.freshness import SETTLING
 from ..proxmox.making import TEMPLATE
 from ..proxmox.options.contradictions import check_new, merged
@@ -42,7 +43,9 @@ from .counting import (
 )
 from .existing.matching import Match, doubts, is_silent, match_entries
 from .job import Job, State
+from .new_ha_rules import with_new_rules
 from .options.entries import RUNNING, Entry, require_creatable
+from .own_templates import in_waves
 from .placement import Lessons, Placement, Seen, decisions_of
 from .report import note_after, usage_before
 
@@ -135,8 +138,6 @@ class Placer:
         templates = [job for job in placement.jobs if job.entry.request.options.get(TEMPLATE)]
         if not templates or not any(job.entry.clone for job in new):
             return [new]
-        from .own_templates import in_waves
-
         self._templates.begin([job.guest.vmid for job in templates if job.guest is not None])
         return in_waves(new, placement.scheduler.cluster)
 
@@ -232,8 +233,6 @@ class Placer:
         if any(job.entry.backup is not None for job in new):
             whole = replace(whole, volumes={**whole.volumes, **self._archives.volumes})
         if any(job.entry.request.ha is not None and job.entry.request.ha.create is not None for job in jobs):
-            from .new_ha_rules import with_new_rules
-
             whole = with_new_rules(whole, jobs)
         taken_over = {seen.matches[job].take_over for job in jobs}
         stand_ins = [guest for guest in counted.stand_ins if guest.vmid not in taken_over]
@@ -360,8 +359,6 @@ class Placer:
             return snapshot
         found = {vmid: self._asked[vmid].name for vmid in silent & self._asked.keys() if self._asked[vmid].name}
         if silent - found.keys():
-            from ..proxmox.inventory.config_names import read_config_names
-
             found |= read_config_names(self._access.reader, silent - found.keys())
         guests = (replace(g, name=found[g.vmid]) if g.vmid in found else g for g in snapshot.guests)
         return replace(snapshot, guests=tuple(guests))

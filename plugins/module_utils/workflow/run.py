@@ -17,6 +17,7 @@ from ..proxmox.creations import Creations
 from ..proxmox.making import Created
 from ..reservations.lease import LeaseLost
 from .access import Access, OtherCluster
+from .binding import BindingCycle
 from .cautions import note_cautions
 from .existing.matching import unclear
 from .foresight import foresee
@@ -27,6 +28,7 @@ from .placing import Placer
 from .progress import Progress, Step, Wait
 from .report import NodeUsage, VMReport, keep_before, note_after, note_change, report_of
 from .stopping import Stop
+from .waiting import Waiting
 
 if t.TYPE_CHECKING:
     from .applying import Approved
@@ -288,8 +290,6 @@ class Run:
         work = sorted((job for job in due if job.state in (State.DECIDED, State.PLANNED)), key=Job.waits)
         if not work:
             return placement.seen.lessons
-        from .binding import BindingCycle
-
         self.wrote = self.wrote or any(job.plan or job.decision for job in work)
         exist = any(job.state is State.PLANNED for job in work)
         existing = self._existing_vms(placement) if exist else None
@@ -381,9 +381,6 @@ class Run:
 
     @cached_property
     def _waiting(self) -> Waiting:
-        # Few runs wait.
-        from .waiting import Waiting
-
         seconds, profile_of = self._options.wait_for_capacity, self._placer.profile_of
         return Waiting(seconds, profile_of, self._access.glance, tell=self._report_wait, began=self._began)
 

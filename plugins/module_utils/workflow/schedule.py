@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import chain
 
 from ..errors import InvalidRequest
+from ..files import write_json
 from ..proxmox.inventory.snapshot import read_settled
 from .access import Access
 from .job import Job
@@ -152,7 +153,6 @@ def _read_approved(options: RunOptions) -> Approved | None:
 
 def _kept(jobs: Sequence[Job], cluster: str, room: RoomMaker | None, path: str | None) -> dict[str, t.Any]:
     """Return the plan as a document. Writes it to path if one is given."""
-    from ..files import write_json
     from .vm_plan import document_of
 
     plan = document_of(jobs, cluster, None if room is None else room.outcome)

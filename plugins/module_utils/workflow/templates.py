@@ -23,6 +23,7 @@ from ..proxmox.unfinished import unfinished
 from .existing.matching import is_silent
 from .options.entries import Entry
 from .options.sources import Clone
+from .own_templates import foretold_config
 from .sources import check_options, drives_from, sizes_from
 
 
@@ -38,8 +39,6 @@ class Templates:
 
     def foretell(self, decision: Decision, base: Mapping[str, t.Any], images: Mapping[str, int | None]) -> None:
         """Let clones be made of a template that is decided, but does not exist yet."""
-        from .own_templates import foretold_config
-
         self._own[decision.vmid] = replace(assumed_guest(decision), template=True)
         self._configs[decision.vmid, None] = foretold_config(decision, base, images)
 

@@ -13,6 +13,7 @@ import time
 import typing as t
 from collections.abc import Callable, Collection, Sequence
 
+from ..engine.events import events_between
 from ..engine.framework.interface import Event
 from ..engine.profiles import Profile
 from ..engine.queue import SchedulingQueue
@@ -74,8 +75,6 @@ class Waiting:
         jobs = [job for job in jobs if job.is_hopeful]
         if not jobs:
             return False
-        from ..engine.events import events_between
-
         now = self._clock()
         wall = time.time() - now
         for job in jobs:

@@ -14,6 +14,9 @@ from ...model import Node, Snapshot, Storage
 from ..api.failures import NotRecorded
 from ..api.reader import Reader, in_parallel
 from .freshness import SETTLING, KnownGuest, settle
+from .ha import depend_on_failback, read_ha_rules, with_maintenance, with_resources
+from .named import with_named
+from .nodes import with_bridges, with_cpu_flags, with_cpu_types, with_pressure
 from .rows import (
     GUEST_KINDS,
     NextId,
@@ -25,6 +28,7 @@ from .rows import (
     read_rows,
     storage_of_row,
 )
+from .volumes import read_volumes
 
 if t.TYPE_CHECKING:
     from .devices import DeviceNeeds
@@ -100,13 +104,9 @@ def completed(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
     if needs.new_bytes:
         snapshot = replace(snapshot, storages=with_available(reader, nodes, snapshot.storages, needs.new_bytes))
     if needs.named:
-        from .named import with_named
-
         nodes = with_named(reader, nodes, snapshot.storages, needs.named)
         snapshot = replace(snapshot, nodes=nodes)
     if needs.ha_rules:
-        from .ha import depend_on_failback, read_ha_rules, with_maintenance, with_resources
-
         rules, unknown = read_ha_rules(reader), dict[int, str]()
         if needs.ha_resources is True:
             rules, unknown = with_resources(reader, rules)
@@ -115,8 +115,6 @@ def completed(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
             snapshot = replace(snapshot, nodes=with_maintenance(reader, snapshot.nodes))
         snapshot = replace(snapshot, ha_rules=rules, unknown_of_ha=unknown)
     if needs.volumes:
-        from .volumes import read_volumes
-
         snapshot = replace(snapshot, volumes=read_volumes(reader, nodes, snapshot.storages, needs.volumes))
     if needs.devices is not None:
         from .devices import read_devices
@@ -129,13 +127,9 @@ def completed(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
 
 def _nodes_with(reader: Reader, nodes: tuple[Node, ...], needs: Needs) -> tuple[Node, ...]:
     if needs.maintenance and any(node.ha_managed for node in nodes):
-        from .ha import with_maintenance
-
         nodes = with_maintenance(reader, nodes)
     if not (needs.bridges or needs.cpu_types or needs.cpu_flags or needs.pressure):
         return nodes
-
-    from .nodes import with_bridges, with_cpu_flags, with_cpu_types, with_pressure
 
     if needs.bridges:
         nodes = with_bridges(reader, nodes)

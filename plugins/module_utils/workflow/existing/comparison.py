@@ -25,6 +25,7 @@ from ...proxmox.api.reader import Reader
 from ...proxmox.creations import BeingCreated, is_unwritten
 from ...proxmox.identity import identity_of
 from ...proxmox.inventory.freshness import BEING_MADE, read_config
+from ...proxmox.inventory.linked_clones import read_linked_clones
 from ...proxmox.lifecycle import check_unprotected
 from ...proxmox.making import TEMPLATE, described
 from ...proxmox.options.contradictions import contradictions, merged
@@ -186,8 +187,6 @@ class Comparison:
             plan.identity, plan.digest = identity_of(config, guest.node), config.get("digest")
             plan.is_protected = bool(config.get("protection"))
             if guest.template or config.get(TEMPLATE):
-                from ...proxmox.inventory.linked_clones import read_linked_clones
-
                 plan.clones = read_linked_clones(self._reader, guest.node, guest.vmid, config)
         return plan
 
