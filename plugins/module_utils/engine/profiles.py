@@ -204,8 +204,7 @@ def sections_of(plugin_class: type[points.Plugin]) -> tuple[str, ...]:
     C(pre_filters) is only for plugins without other points: a PreFilter is enabled together with the plugin's other
     points.
     """
-    # issubclass() asks all subclasses of an abstract class once per class: half of what it takes to read the config.
-    sections = tuple(section for section, point in SECTIONS.items() if point in plugin_class.__mro__)
+    sections = tuple(section for section, point in SECTIONS.items() if issubclass(plugin_class, point))
     return tuple(section for section in sections if section != "pre_filters") or sections
 
 
