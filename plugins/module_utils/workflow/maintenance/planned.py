@@ -232,7 +232,7 @@ def _result(
     """The module's result. names are those of guests that are not moved, by VMID as text."""
     staying = {vmid for step in plan.steps for vmid in (*step.shut_down, *step.stay)}
     return {
-        "changed": bool(plan.steps),
+        "changed": False,
         "tour": document,
         "total_moves": plan.moves,
         "refused": [asdict(each) for each in refused],
