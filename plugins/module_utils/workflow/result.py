@@ -100,6 +100,7 @@ def _vm_results(reports: Iterable[VMReport], in_full: int) -> Iterator[dict[str,
 def vm_result(report: VMReport, in_full: int = NODES_IN_FULL, *, brief: bool = False) -> dict[str, t.Any]:
     """The entry of C(vms) in the module's result; brief: without what differs between nodes."""
     job = report.job
+    unread = {**report.pending, **job.plan.unread} if job.plan is not None and report.actions else report.pending
     result: dict[str, t.Any] = {
         **({} if job.cluster is None else {"cluster": job.cluster}),
         "name": report.name,
@@ -122,7 +123,7 @@ def vm_result(report: VMReport, in_full: int = NODES_IN_FULL, *, brief: bool = F
         "waited_for": sorted(job.waited_for),
         "limit_broken": job.limit_broken,
         **({"why": job.entry.planned_why} if job.entry.planned_why else {}),
-        "host": _host_facts(job.entry, _in_effect(job.asked.options, {**report.pending, **_unread(job)})),
+        "host": _host_facts(job.entry, _in_effect(job.asked.options, unread)),
     }
     if job.error is not None:
         details = {**job.error.details, **_remains(job)}
@@ -278,10 +279,6 @@ def _interruption(reports: Sequence[VMReport]) -> str:
             groups["under way" if begun else "not begun"].append(report.job.label + where)
     told = [f"{what}: {', '.join(first(labels, LABELS_TOLD))}" for what, labels in groups.items() if labels]
     return "; ".join(["interrupted", *told])
-
-
-def _unread(job: Job) -> Mapping[str, Mapping[str, t.Any]]:
-    return {} if job.plan is None else job.plan.unread
 
 
 def _in_effect(options: Mapping[str, t.Any], pending: Mapping[str, Mapping[str, t.Any]]) -> dict[str, t.Any]:

@@ -68,7 +68,9 @@ def schedule(
     else:
         approved = _read_approved(options)
         with closing(Access.open(params, facts_of(params.get("nodes")))) as access:
-            task, cautions = task.on_each_node(lambda: read_settled(access.reader, patience=0))
+            cautions: list[str] = []
+            if any(entry.request.per_node for entry in task.entries):
+                task, cautions = task.on_each_node(lambda: read_settled(access.reader, patience=0))
             if approved is not None:
                 task = replace(task, entries=approved.held(task.entries, task.series), series=())
             done = _run_on_one(access, task, options, approved, progress, check_mode=check_mode)

@@ -119,7 +119,9 @@ class Comparison:
                 entry = replace(entry, request=with_tags(entry.request, traits_of(config)["tags"]))
             displaced = self._checks.displaced(entry.request, guest.node, config)
             changes = _possible(compare(entry.request.options, config, displaced=displaced), entry.request, config)
-            changes = _renamed(self._with_pool(cluster or self._reader, changes, entry, guest), entry, config)
+            changes = self._with_pool(cluster or self._reader, changes, entry, guest)
+            if entry.rename:
+                changes = _renamed(changes, entry.request.name, config)
         else:
             if not self._checks.is_begun(guest):
                 cautions.append(
@@ -282,10 +284,9 @@ def locked_error(plan: ExistingPlan, action: str, lock: str, **details: t.Any) -
     return GuestLocked(f"{message}: {cure}", **{**details, "vmid": guest.vmid, "node": guest.node, "lock": lock})
 
 
-def _renamed(changes: ChangeSet, entry: Entry, config: Mapping[str, t.Any]) -> ChangeSet:
+def _renamed(changes: ChangeSet, name: str, config: Mapping[str, t.Any]) -> ChangeSet:
     """The changes with that of the name, which is no option of the VM, but what identifies it."""
-    name = entry.request.name
-    if not entry.rename or config.get("name", "") == name:
+    if config.get("name", "") == name:
         return changes
     return replace(
         changes,

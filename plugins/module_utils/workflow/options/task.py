@@ -65,11 +65,7 @@ class Task:
         return cls(entries, series, in_use, default, attributes, pools_of(params))
 
     def on_each_node(self, read: Callable[[], Snapshot]) -> tuple[Task, list[str]]:
-        """The task with one entry for each copy of a template per node, and warnings. read returns the cluster, and is
-        only called if it is needed.
-        """
-        if not any(entry.request.per_node for entry in self.entries):
-            return self, []
+        """The task with one entry for each copy of a template per node, and warnings. read returns the cluster."""
         entries, cautions = on_each_node(self.entries, read)
         return replace(self, entries=entries), cautions
 
