@@ -81,6 +81,7 @@ class Permits:
         self._of_plans: dict[str, Permit] = {}
         self._proofs: dict[t.Hashable, Mapping[int, int]] = {}
         self._called: dict[int, str] = {}
+        self._first_reads: dict[t.Hashable, tuple[Permit, int, str]] = {}
         self.broken: list[str] = []
 
     def is_foreign(self, guest: Guest) -> bool:
@@ -106,6 +107,12 @@ class Permits:
             births = permit.seen.get(vmid, set())
             permit.births |= births & self._on.get(homes[vmid], set()) if vmid in homes else births
 
+    def lose(self, thread: t.Hashable) -> None:
+        """The answer to the last request of a thread was lost: it has not read what it has made."""
+        if thread in self._first_reads:
+            permit, vmid, name = self._first_reads.pop(thread)
+            permit.unread[vmid] = name
+
     def meant(self, pid: int, vmid: int, identity: Identity | None) -> None:
         """A run has made a plan for an existing VM, from the config that has shown this identity."""
         permit = self._runs.get(pid)
@@ -119,6 +126,7 @@ class Permits:
         """Judge a request, and note what the run knows by its answer."""
         permit = self._runs.get(exchange.pid)
         proof = self._proofs.pop(exchange.thread, {})
+        self._first_reads.pop(exchange.thread, None)
         if permit is None:
             return
         self._called.update((guest.birth, guest.name) for guest in self._cluster.guests.values())
@@ -138,8 +146,10 @@ class Permits:
             for guest in read:
                 shown = identity_of({**guest.config, "digest": guest.digest()}, "")
                 permit.configs.setdefault((guest.vmid, shown), set()).add(guest.birth)
-                if permit.unread.pop(guest.vmid, None) == guest.name:
+                if permit.unread.get(guest.vmid) == guest.name:
                     permit.births.add(guest.birth)
+                    self._first_reads[exchange.thread] = (permit, guest.vmid, guest.name)
+                permit.unread.pop(guest.vmid, None)
         elif _LISTS.search(exchange.path):
             read = list(guests.values())
             if exchange.path.endswith("/resources"):
