@@ -490,6 +490,20 @@ def test_cloud_init_data_of_a_running_vm__is_written_to_its_drive_and_told(
     assert (again["changed"], again["warnings"]) == (False, [])
 
 
+@both_versions
+def test_cloud_init_data__are_applied_by_a_reboot_where_that_is_asked_for(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    created = {"name": "web-1", "ciuser": "admin", "ide": {"ide2": "shared:cloudinit"}, "net": {"net0": "virtio"}}
+    vmid = controller.schedule(**created, state="started")["vmid"]
+    asked = {**created, "ciuser": "shop", "update": True, "apply_pending": "reboot"}
+    result = controller.schedule(**asked)
+    assert (result["vms"][0]["actions"], result["warnings"]) == (["update", "reboot"], [])
+    assert result["vms"][0]["host"]["vars"]["ansible_user"] == "shop"
+    assert cluster.state()["guests"][vmid]["cloud_init"]["ciuser"] == "shop"
+    assert controller.schedule(**asked)["changed"] is False
+
+
 def test_cloud_init_drive_that_is_not_regenerated__is_told(controller: Controller, cluster: SimulatedCluster) -> None:
     created = {"name": "web-1", "ide": {"ide2": "shared:cloudinit"}}
     controller.schedule(**created, state="started")

@@ -145,7 +145,13 @@ class ExistingPlan:
         if self.entry.apply_pending != "reboot" or self.status != "running":
             return False
         changed = {*self.changes.parameters, *self.changes.unset} if "update" in self.actions else set()
-        return bool(self.pending or changed - APPLIED_AT_ONCE)
+        return bool(self.pending or changed - APPLIED_AT_ONCE or self.changes_cloud_init)
+
+    @property
+    def changes_cloud_init(self) -> bool:
+        """Whether the update changes cloud-init data. Proxmox VE never shows them as pending."""
+        changed = {*self.changes.parameters, *self.changes.unset}
+        return "update" in self.actions and bool(cloud_init_data(self.config, changed))
 
     @property
     def new_cloud_init(self) -> Sequence[str]:
