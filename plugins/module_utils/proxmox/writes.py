@@ -224,7 +224,7 @@ class GuestWriter:
     def _note_change(self, changes: Mapping[str, t.Any]) -> None:
         """Note that the guest may look different now because of a write that was sent."""
         self._touched |= OWN.keys() & {*changes, *str(changes.get("delete", "")).split(",")}
-        self._looks_different = self._looks_different or bool(self._touched) or not self.identity.is_marked
+        self._looks_different = True
 
     def _follow(self, upid: str | None) -> TaskResult | None:
         return self._tasks.wait(upid) if upid else None
