@@ -50,7 +50,7 @@ options:
 """
 
 
-def _indented(text: str, spaces: int) -> str:
+def _indent(text: str, spaces: int) -> str:
     return "".join(" " * spaces + line + "\n" for line in text.strip("\n").split("\n"))
 
 
@@ -84,8 +84,8 @@ options:
         elements: dict
         suboptions:
 """.lstrip("\n")
-    + _indented(_WANTED, 10)
-    + _indented(_WANTED, 6)
+    + _indent(_WANTED, 10)
+    + _indent(_WANTED, 6)
 )
 
 _CLASSES = r"""

@@ -276,11 +276,11 @@ def _existing(vm: VM) -> str:
 
 def _changes(differences: Mapping[str, Mapping[str, t.Any]]) -> str:
     return ", ".join(
-        f"{key} {_shown(each['old'])} => {_shown(each['new'])}" for key, each in sorted(differences.items())
+        f"{key} {_as_text(each['old'])} => {_as_text(each['new'])}" for key, each in sorted(differences.items())
     )
 
 
-def _shown(value: t.Any) -> str:
+def _as_text(value: t.Any) -> str:
     return "unset" if value is None else str(value)
 
 

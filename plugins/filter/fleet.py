@@ -31,7 +31,7 @@ def fleet_table(fleet: Mapping[str, t.Any], width: int | None = None) -> list[st
         raise AnsibleFilterError("expected the result of fleet_info")
     size, summary = width_for(width), fleet["summary"]
     rows = [_row(vm) for vm in worst_first(fleet) if vm["state"] != OK]
-    rows += [_unmanaged(vm) for vm in fleet["unmanaged"]]
+    rows += [_row_of_unmanaged(vm) for vm in fleet["unmanaged"]]
     totals = counted((count, state) for state, count in summary.items())
     lines = wrap(f"{len(fleet['vms'])} VMs in the list: {totals or 'none'}", size)
     for doubt in fleet.get("doubts") or []:
@@ -48,10 +48,14 @@ def worst_first(fleet: Mapping[str, t.Any]) -> list[Mapping[str, t.Any]]:
 def what_of(vm: Mapping[str, t.Any]) -> str:
     """Return the reason for the state of a VM of the list."""
     error = vm.get("error")
-    pending = [f"{key} {_shown(each['old'])} => {_shown(each['new'])}" for key, each in sorted(vm["pending"].items())]
+    pending = [
+        f"{key} {_as_text(each['old'])} => {_as_text(each['new'])}" for key, each in sorted(vm["pending"].items())
+    ]
     texts = [
         f"{error['code']}: {error['message']}" if error else "",
-        ", ".join(f"{key} {_shown(each['old'])} => {_shown(each['new'])}" for key, each in sorted(vm["drift"].items())),
+        ", ".join(
+            f"{key} {_as_text(each['old'])} => {_as_text(each['new'])}" for key, each in sorted(vm["drift"].items())
+        ),
         *vm["broken"],
         f"pending until it is stopped and started: {', '.join(pending)}" if pending else "",
     ]
@@ -64,7 +68,7 @@ def _row(vm: Mapping[str, t.Any]) -> tuple[str, ...]:
     return name, vm["state"], *_place(vm), what_of(vm)
 
 
-def _unmanaged(vm: Mapping[str, t.Any]) -> tuple[str, ...]:
+def _row_of_unmanaged(vm: Mapping[str, t.Any]) -> tuple[str, ...]:
     facts = [vm["status"], *([f"pool {vm['pool']}"] if vm.get("pool") else []), *vm["tags"]]
     return str(vm.get("name") or vm["vmid"]), "unmanaged", *_place(vm), ", ".join(facts)
 
@@ -73,7 +77,7 @@ def _place(vm: Mapping[str, t.Any]) -> tuple[str, str, str]:
     return vm.get("cluster") or EMPTY, vm.get("node") or EMPTY, str(vm.get("vmid") or EMPTY)
 
 
-def _shown(value: t.Any) -> str:
+def _as_text(value: t.Any) -> str:
     return "unset" if value is None else str(value)
 
 

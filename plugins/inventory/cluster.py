@@ -220,11 +220,11 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self._read_cluster(inventory, path, cache=cache)
         except AnsibleError as error:
             told = _messages_of(error)
-            if masked(told, self._hidden(path)) == told:
+            if masked(told, self._secret_texts(path)) == told:
                 raise
-            raise AnsibleParserError(on_one_line(masked(str(error), self._hidden(path)))) from None
+            raise AnsibleParserError(on_one_line(masked(str(error), self._secret_texts(path)))) from None
 
-    def _hidden(self, path: str) -> set[str]:
+    def _secret_texts(self, path: str) -> set[str]:
         """What no message may show of the source and of the environment."""
         spec = connection_argument_spec()
         variables = {name: os.environ.get(option["fallback"][1][0]) for name, option in spec.items()}
@@ -306,7 +306,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         for what, details in (("the configurations", configs), ("the guest agents", agents)):
             unread = [guest for vmid, guest in wanted.items() if details.get(str(vmid), guest) is None]
             if unread:
-                names = _listed(str(guest["proxmox_name"] or guest["proxmox_vmid"]) for guest in unread)
+                names = _list_names(str(guest["proxmox_name"] or guest["proxmox_vmid"]) for guest in unread)
                 self._warn(
                     f"{what} of {len(unread)} guests could not be read within details_timeout, did not answer, or may "
                     f"not be read by this user: {names}"
@@ -350,18 +350,20 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             return name in groups or is_other(inventory, name, (cluster, vmid))
 
         # Which groups there are follows from expressions about hosts, so it is known only when these have names.
-        additions = self._composed(host_names(guests, is_taken, always_long=always), guests, inventory)
+        additions = self._compose_additions(host_names(guests, is_taken, always_long=always), guests, inventory)
         # No group keeps a guest from the name that it has with its VMID: there is no such group then.
         own = {each["proxmox_name"] for each in guests}
         groups = [name for name in additions.own_groups() if name in additions.hosts and name in own]
         names = host_names(guests, is_taken, always_long=always)
         if groups:
-            additions = self._composed(names, guests, inventory)
-        yield from _renamed(guests, names, always=always)
+            additions = self._compose_additions(names, guests, inventory)
+        yield from _rename_warnings(guests, names, always=always)
         hosts = {name: (cluster, each["proxmox_vmid"]) for name, each in zip(names, guests, strict=True) if name}
         yield from add(additions, hosts, inventory)
 
-    def _composed(self, names: list[str | None], guests: list[Variables], inventory: InventoryData) -> Additions:
+    def _compose_additions(
+        self, names: list[str | None], guests: list[Variables], inventory: InventoryData
+    ) -> Additions:
         """What this source adds, if the guests have these names. Those without one are left out."""
         additions = Additions(inventory.current_source)
         # Ansible's own methods, which evaluate the expressions, write to this attribute.
@@ -411,19 +413,19 @@ def host_variables(guest: Mapping[str, t.Any]) -> Variables:
     return variables
 
 
-def _renamed(guests: list[Variables], names: list[str | None], *, always: bool) -> Iterator[str]:
+def _rename_warnings(guests: list[Variables], names: list[str | None], *, always: bool) -> Iterator[str]:
     """Yield warnings about guests whose hosts are not named like them."""
     own = [each["proxmox_name"] or str(each["proxmox_vmid"]) for each in guests]
     left_out = [name for name, given in zip(own, names, strict=True) if given is None]
     if left_out:
-        yield f"these guests are left out, because also their names with their VMIDs are taken: {_listed(left_out)}"
+        yield f"these guests are left out, because also their names with their VMIDs are taken: {_list_names(left_out)}"
     renamed = [name for name, given in zip(own, names, strict=True) if given not in (None, name)]
     if renamed and not always:
         yield (
             "guests whose name is not unique, or means another host, a group or something else to Ansible, get their "
-            f"VMID as a suffix: {_listed(renamed)}"
+            f"VMID as a suffix: {_list_names(renamed)}"
         )
 
 
-def _listed(names: Iterable[str]) -> str:
+def _list_names(names: Iterable[str]) -> str:
     return ", ".join(first(sorted({shortened(name) for name in names}), NAMED))

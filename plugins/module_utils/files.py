@@ -35,7 +35,7 @@ def read_text(path: str, largest: int) -> str:
     Raises OSError; ValueError for another kind of file, a larger one, or one that is not UTF-8; and RuntimeError if
     there is no home.
     """
-    with open(_opened(Path(path).expanduser(), os.O_RDONLY), "rb") as file:
+    with open(_open(Path(path).expanduser(), os.O_RDONLY), "rb") as file:
         content = file.read(largest + 1)
     if len(content) > largest:
         raise ValueError(f"it is larger than {largest // MIB} MiB")
@@ -48,7 +48,7 @@ def append_text(path: str, text: str) -> None:
     An open file of a process of this user may be named as the kernel does it.
     """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | (0 if _OPEN_FILE.fullmatch(path) else os.O_NOFOLLOW)
-    with open(_opened(path, flags), "a", encoding="utf-8") as file:
+    with open(_open(path, flags), "a", encoding="utf-8") as file:
         file.write(text)
 
 
@@ -84,7 +84,7 @@ def reason_of(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-def _opened(path: str | Path, flags: int) -> int:
+def _open(path: str | Path, flags: int) -> int:
     """Return the descriptor of a regular file."""
     descriptor = os.open(path, flags | _AT_ONCE, 0o666)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -37,7 +37,7 @@ _TO_WIDE = 0xFEE0
 def visible(text: str) -> str:
     """Return the text with its control characters escaped, as in C(\\x1b) and C(\\u202e). Tabs and line feeds stay."""
     text = str.__str__(text)
-    return text if text.isprintable() else _CONTROLS.sub(_escaped, text)
+    return text if text.isprintable() else _CONTROLS.sub(_escape, text)
 
 
 def on_one_line(text: str) -> str:
@@ -77,6 +77,6 @@ def _inert_text(text: str) -> str:
     return _ACTIVE.sub(lambda found: chr(ord(found[0]) + _TO_WIDE), visible(text))
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape(found: re.Match[str]) -> str:
     code = ord(found[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

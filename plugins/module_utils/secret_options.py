@@ -153,7 +153,7 @@ PLACES = frozenset({*_FORMS, "reservations"})
 def hidden_in(option: str, value: t.Any) -> Iterator[str]:
     """Yield what must not be shown of the value of such an option, which may have any shape."""
     if option == "reservations" and isinstance(value, str):
-        yield from _hidden_in_ledger(value)
+        yield from _secrets_of_ledger(value)
     elif not (option in _DOCUMENTS and _is_document(value)):
         texts = list(_texts(value))
         if isinstance(value, Mapping) or not all(is_shown(option, text) for text in texts):
@@ -163,7 +163,7 @@ def hidden_in(option: str, value: t.Any) -> Iterator[str]:
 def is_shown(option: str, text: str) -> bool:
     """Whether a text of such an option may be shown."""
     if option == "reservations":
-        return not any(_hidden_in_ledger(text))
+        return not any(_secrets_of_ledger(text))
     return _FORMS[option].fullmatch(text) is not None and _SECRET.fullmatch(text) is None
 
 
@@ -198,7 +198,7 @@ def _is_document(value: t.Any) -> bool:
     return isinstance(value, Mapping) or (isinstance(value, str) and value.lstrip().startswith("{"))
 
 
-def _hidden_in_ledger(where: str) -> Iterator[str]:
+def _secrets_of_ledger(where: str) -> Iterator[str]:
     """Yield the passwords in the URL of a ledger, as written and decoded, or the whole of what has no known form."""
     hidden = [where]
     if where in ("", "default", "none") or any(

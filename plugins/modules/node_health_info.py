@@ -29,7 +29,7 @@ options:
     aliases: [node]
   accept:
     description:
-      - Names of problems that are known, and do not make a node unhealthy. RV(nodes.problem_names) has them.
+      - Names of problems that are known, and do not make a node unhealthy. RV(nodes[].problem_names) has them.
       - The part before a colon is enough, and stands for all problems of this kind, such as V(storage).
     type: list
     elements: str

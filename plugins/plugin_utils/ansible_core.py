@@ -78,7 +78,7 @@ def misfit(action: Action) -> str | None:
         inspect.signature(action._compute_environment_string).bind({})
         # no_log keeps it from writing to the system's log.
         args = {"given": given, "_ansible_check_mode": True, "_ansible_no_log": True}
-        answer = _parsed(action, output_of(_do_nothing, basic.AnsibleModule, packed(args)))
+        answer = _parse(action, output_of(_do_nothing, basic.AnsibleModule, packed(args)))
     except Exception as error:  # noqa: BLE001 - another release may raise anything
         return misfit_of(error)
     fits = isinstance(answer, dict) and {"changed": True, "check": True, "given": given}.items() <= answer.items()
@@ -128,7 +128,7 @@ def answer_of(action: Action, output: str) -> dict[str, t.Any]:
     """Return the answer of a module that has printed this: as Ansible reads it or, if it cannot, as it is."""
     plain = _plain(output)
     try:
-        answer = _parsed(action, output)
+        answer = _parse(action, output)
     except Exception as error:  # noqa: BLE001 - another release may raise anything
         answer = {"failed": True, "msg": misfit_of(error), "module_stdout": output}
     if plain is None:
@@ -146,7 +146,7 @@ def _plain(output: str) -> dict[str, t.Any] | None:
     return None
 
 
-def _parsed(action: Action, output: str) -> dict[str, t.Any]:
+def _parse(action: Action, output: str) -> dict[str, t.Any]:
     """Parse a module's output by Ansible's own method, whose interface differs between versions."""
     result = {"stdout": output, "stderr": "", "rc": 0}
     # Since 2.19 there is a second argument, the serialization profile of the output.

@@ -179,7 +179,7 @@ class DirectAction(NormalAction):
                 if warning not in warnings:
                     warnings.append(warning)
 
-        with _environment({**call.environment, STARTED_BY: _started_by()}), _signals() as redeliver:
+        with _environment({**call.environment, STARTED_BY: _starter()}), _signals() as redeliver:
             data = answer_of(self, output_of(self.module.main, Module, call.arguments))
             if data.get("error_code") == Interrupted.code:
                 redeliver()
@@ -196,7 +196,7 @@ class DirectAction(NormalAction):
             yield
             return
         given = getattr(task, "environment", None)
-        task.environment = [*(given or ()), {STARTED_BY: _started_by()}]
+        task.environment = [*(given or ()), {STARTED_BY: _starter()}]
         try:
             yield
         finally:
@@ -209,7 +209,7 @@ def _playbook_process() -> int:
     return os.getppid() if parent is None or parent.pid is None else parent.pid
 
 
-def _started_by() -> str:
+def _starter() -> str:
     return f"{_playbook_process()} {os.getpid()}"
 
 

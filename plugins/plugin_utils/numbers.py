@@ -42,7 +42,7 @@ def check_numbers(args: Mapping[str, t.Any], spec: Spec) -> None:
             # Not a number: Ansible reports it.
             continue
         if number.is_infinite() or (number.is_finite() and number.adjusted() >= DIGITS):
-            shown = "the number" if secret.intersection(re.findall(r"\w+", where)) else _shown(value, number)
+            shown = "the number" if secret.intersection(re.findall(r"\w+", where)) else _as_text(value, number)
             raise InvalidRequest(
                 f"{where}: {shown} is not possible, expected a number of at most {DIGITS} digits",
                 option=where,
@@ -74,7 +74,7 @@ def _numbers_of(value: t.Any, where: str, kind: str | None, options: Spec) -> It
         yield where, value
 
 
-def _shown(value: t.Any, number: Decimal) -> str:
+def _as_text(value: t.Any, number: Decimal) -> str:
     if isinstance(value, int):
         # Python does not convert an integer with so many digits to text.
         value = "".join(map(str, number.as_tuple().digits[: SHOWN + 1]))

@@ -54,7 +54,7 @@ class ProgressAction(DirectAction):
         """Run the module; show its progress where that is possible, and a table if it fails."""
         if not self._can_show_progress():
             return super().run(tmp, task_vars)
-        result = self._followed(tmp, task_vars)
+        result = self._follow(tmp, task_vars)
         # With failed_when, the author of the task defines what a failure is.
         if result.get("failed") and not self._task.failed_when:
             prefix = f"{self._task.action.rpartition('.')[2]}: "
@@ -62,7 +62,7 @@ class ProgressAction(DirectAction):
                 Display().display(prefix + line)
         return result
 
-    def _followed(self, tmp: t.Any, task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
+    def _follow(self, tmp: t.Any, task_vars: dict[str, t.Any] | None) -> dict[str, t.Any]:
         """Run the module and show its progress."""
         given = self._task.args
         with _nameless_file() as file:

@@ -77,10 +77,10 @@ def right_sizes(guests: Iterable[Guest], usage: Usage) -> Iterator[Size]:
 
 
 def _cpu(guest: Guest, demands: Mapping[str, Demand]) -> Iterator[Size]:
-    used, configured = _used(demands, CPU), int(guest.cores)
+    used, configured = _usage(demands, CPU), int(guest.cores)
     if used is None or not configured:
         return
-    waits = _used(demands, CPU_PRESSURE)
+    waits = _usage(demands, CPU_PRESSURE)
     suggested = max(math.ceil(used / FILLED - 1e-9), 1)
     told = f"used {used:.1f} of {configured} vCPU(s) (p{PERCENTILE:g})"
     if used > STARVING * configured:
@@ -91,28 +91,28 @@ def _cpu(guest: Guest, demands: Mapping[str, Demand]) -> Iterator[Size]:
 
 
 def _memory(guest: Guest, demands: Mapping[str, Demand]) -> Iterator[Size]:
-    used, waits, configured = _used(demands, MEMORY), _used(demands, MEMORY_PRESSURE), guest.memory // MIB
+    used, waits, configured = _usage(demands, MEMORY), _usage(demands, MEMORY_PRESSURE), guest.memory // MIB
     if used is None or not configured:
         return
     used_mib = round(used / MIB)
     told = f"used {used_mib} of {configured} MiB (p{PERCENTILE:g})"
     if waits is not None and waits > WAITING:
         more = f"{told}, and waited for memory in {waits:.0%} of the time"
-        yield _size(guest, MEMORY, configured, used_mib, _rounded(configured / FILLED), more)
-    elif used_mib < IDLE * configured and _rounded(used_mib / FILLED) < configured:
-        yield _size(guest, MEMORY, configured, used_mib, _rounded(used_mib / FILLED), told)
+        yield _size(guest, MEMORY, configured, used_mib, _round(configured / FILLED), more)
+    elif used_mib < IDLE * configured and _round(used_mib / FILLED) < configured:
+        yield _size(guest, MEMORY, configured, used_mib, _round(used_mib / FILLED), told)
 
 
 def _size(guest: Guest, resource: str, configured: int, used: float, suggested: int, why: str) -> Size:
     return Size(guest.vmid, guest.name or "", guest.node, resource, configured, used, suggested, why)
 
 
-def _used(demands: Mapping[str, Demand], resource: str) -> float | None:
+def _usage(demands: Mapping[str, Demand], resource: str) -> float | None:
     demand = demands.get(resource)
     return percentile(demand.curve, PERCENTILE) if demand is not None and is_known(demand.curve) else None
 
 
-def _rounded(mib: float) -> int:
+def _round(mib: float) -> int:
     return max(math.ceil(mib / LEAST_MIB), 1) * LEAST_MIB
 
 

@@ -60,7 +60,7 @@ def place_batch(
     wanted = [outcomes[number].request for number in numbers]
     failed = [outcome.request for number, outcome in enumerate(outcomes) if number not in numbers]
     exhausted = False
-    for search in (_searched, _tried_in_all_orders):
+    for search in (_search, _try_all_orders):
         found, ended = search(scheduler, wanted, now, steps)
         exhausted |= ended
         if len(found) == len(wanted) and all_permitted(scheduler, [*present, *wanted], failed):
@@ -146,7 +146,7 @@ def _decisions(outcomes: Iterable[Outcome]) -> list[Decision]:
     return [outcome.decision for outcome in outcomes if outcome.decision is not None]
 
 
-def _searched(
+def _search(
     scheduler: Scheduler, requests: Sequence[Request], now: float, steps: int | None
 ) -> tuple[list[Outcome], bool]:
     """Return the outcomes of the joint placement, in the order of the requests; fewer than those if it fails. Also
@@ -172,10 +172,10 @@ def _searched(
     return [found[number] for number in sorted(found)], plan.exhausted
 
 
-def _tried_in_all_orders(
+def _try_all_orders(
     scheduler: Scheduler, requests: Sequence[Request], now: float, steps: int | None
 ) -> tuple[list[Outcome], bool]:
-    """As _searched, by trying every order and every node. It is short, and reaching its limit says nothing."""
+    """As _search, by trying every order and every node. It is short, and reaching its limit says nothing."""
     from .planner.backtracking import TRIES, Backtracking
 
     return Backtracking(scheduler, requests, now, TRIES if steps is None else min(steps, TRIES)).outcomes(), False

@@ -139,7 +139,7 @@ class _Counting:
             request = self._next
             outcome = self._quick.schedule(request, math.inf)
             if self._deferred:
-                outcome = self._accepted(request, outcome) or self._scheduler.schedule(request, math.inf)
+                outcome = self._accept(request, outcome) or self._scheduler.schedule(request, math.inf)
             if outcome.decision is None:
                 return outcome
             self.placed.append(outcome.decision)
@@ -160,7 +160,7 @@ class _Counting:
     def _is_normalized(self, outcome: Outcome) -> bool:
         return outcome.looked is None or not self._normalized.isdisjoint(outcome.looked.scored_by())
 
-    def _accepted(self, request: Request, outcome: Outcome) -> Outcome | None:
+    def _accept(self, request: Request, outcome: Outcome) -> Outcome | None:
         """The outcome on the best node that the deferred filters accept; None if only the scheduler can tell. What is
         given is the outcome without them.
         """

@@ -117,32 +117,36 @@ class Headroom:
             return first if isinstance(first, Stranding) else None
         key = node.index, new.size
         if key not in self._answers:
-            self._answers[key] = self._looked_for(node, new)
+            self._answers[key] = self._find_stranding(node, new)
         return self._answers[key]
 
-    def _looked_for(self, node: NodeInfo, new: Load) -> Stranding | None:
+    def _find_stranding(self, node: NodeInfo, new: Load) -> Stranding | None:
         found: Plan | Stranding | None = None
-        if not self._held(node.index, new):
+        if not self._has_room_elsewhere(node.index, new):
             found = self._absorb(node.index, _with(self._loads[node.index], new))
         if isinstance(found, Stranding) or self._least[node.index].holds(new.size):
             return found if isinstance(found, Stranding) else None
         # A loss that a VM on one node makes impossible is probably also impossible with the VM on another node.
         for lost in sorted(self._plans, key=lambda lost: lost != self._suspect):
-            if lost != node.index and not self._left(lost, node.index).holds(new.size):
+            if lost != node.index and not self._remaining_room(lost, node.index).holds(new.size):
                 found = self._absorb(lost, self._loads[lost], node.index, new.size)
                 if isinstance(found, Stranding):
                     self._suspect = lost
                     return found
         return None
 
-    def _left(self, lost: int, index: int) -> Room:
+    def _remaining_room(self, lost: int, index: int) -> Room:
         """What a node has left after the guests of the lost node were placed."""
         plan = self._plans[lost]
         return plan.rest.get(index, self._room[index]) if isinstance(plan, Plan) else self._room[index]
 
-    def _held(self, lost: int, new: Load) -> bool:
+    def _has_room_elsewhere(self, lost: int, new: Load) -> bool:
         """Whether, after the guests of the lost node were placed, another node still has room for the new VM."""
-        return any(self._left(lost, index).holds(new.size) for _memory, index in reversed(self._order) if index != lost)
+        return any(
+            self._remaining_room(lost, index).holds(new.size)
+            for _memory, index in reversed(self._order)
+            if index != lost
+        )
 
     # --- keeping up ---
 
@@ -165,7 +169,7 @@ class Headroom:
         for lost in sorted(due | changed.keys()):
             touched |= self._plan(lost)
         for index in touched & self._room.keys():
-            rests = [self._left(lost, index) for lost in self._users[index]]
+            rests = [self._remaining_room(lost, index) for lost in self._users[index]]
             self._least[index] = Room(
                 min((rest.memory for rest in rests), default=self._room[index].memory),
                 min((rest.cores for rest in rests), default=self._room[index].cores),

@@ -45,9 +45,9 @@ def matches(expression: Expression, node: Node) -> bool:
         case "DoesNotExist":
             return value is None
         case "Gt":
-            return _compared(value, expression.values, lambda left, right: left > right)
+            return _compare(value, expression.values, lambda left, right: left > right)
         case "Lt":
-            return _compared(value, expression.values, lambda left, right: left < right)
+            return _compare(value, expression.values, lambda left, right: left < right)
         case operator:
             raise InvalidRequest(f"node_affinity: unknown operator {operator!r}")
 
@@ -82,7 +82,7 @@ def asked_for(request: Request) -> Callable[[Node], bool]:
     return allowed
 
 
-def _compared(value: str | None, limits: tuple[str, ...], holds: Callable[[int, int], bool]) -> bool:
+def _compare(value: str | None, limits: tuple[str, ...], holds: Callable[[int, int], bool]) -> bool:
     try:
         return value is not None and holds(int(value), int(limits[0]))
     except (ValueError, IndexError):

@@ -186,7 +186,7 @@ class Profile:
                     )
                 merged[key] = value
         where = ".".join([*list(given)[:1], name])
-        plugin = _made(where, plugin_class, check_settings(f"{where}.config", plugin_class.settings, merged))
+        plugin = _make(where, plugin_class, check_settings(f"{where}.config", plugin_class.settings, merged))
         for section in enabled:
             self._by_section[section].append(plugin)
             if section == "scores":
@@ -239,7 +239,7 @@ def _read(registry: Registry, plugin_config: Mapping[str, t.Any]) -> dict[tuple[
     return entries
 
 
-def _made(where: str, plugin_class: type[points.Plugin], config: Mapping[str, t.Any]) -> points.Plugin:
+def _make(where: str, plugin_class: type[points.Plugin], config: Mapping[str, t.Any]) -> points.Plugin:
     try:
         return plugin_class(config)
     except CollectionError:
@@ -364,18 +364,18 @@ def laid_over(below: Mapping[str, t.Any], above: Mapping[str, t.Any]) -> dict[st
 
     A value that should be a mapping and is not is passed on, so that the check of the config reports it.
     """
-    merged: dict[str, t.Any] = _merged(below, above, depth=4)
+    merged: dict[str, t.Any] = _merge(below, above, depth=4)
     return merged
 
 
-def _merged(below: t.Any, above: t.Any, depth: int) -> t.Any:
+def _merge(below: t.Any, above: t.Any, depth: int) -> t.Any:
     """Merge mappings down to depth: section, plugin, its entry, its config. Other values replace each other."""
     if above is None:
         return below
     if not depth or not isinstance(below, Mapping) or not isinstance(above, Mapping):
         return above
     keys = [*below, *(key for key in above if key not in below)]
-    return {key: _merged(below.get(key), above.get(key), depth - 1) for key in keys}
+    return {key: _merge(below.get(key), above.get(key), depth - 1) for key in keys}
 
 
 def _mapping(where: str, value: t.Any) -> Mapping[str, t.Any]:

@@ -129,8 +129,10 @@ class Scheduler:
                     codes[plugin.name] = status.code
                     if status.code not in SKIPS:
                         refusing[plugin.name] = status
-        filters = _left(concerned.filters, codes, Code.SKIP_SCORE)
-        return Cycle(request, profile, filters, _left(concerned.scorers, codes, Code.SKIP_FILTER), state, refusing)
+        filters = _without_skipped(concerned.filters, codes, Code.SKIP_SCORE)
+        return Cycle(
+            request, profile, filters, _without_skipped(concerned.scorers, codes, Code.SKIP_FILTER), state, refusing
+        )
 
     def _run_post_filter(self, cycle: Cycle, verdicts: Verdicts) -> Outcome:
         """Explain why no node passed, and ask the PostFilter plugins what would have to change."""
@@ -274,6 +276,6 @@ class Scheduler:
         return {info.name: found[info.index] for info in nodes}
 
 
-def _left(plugins: Iterable[P], codes: Mapping[str, Code], other: Code) -> list[P]:
+def _without_skipped(plugins: Iterable[P], codes: Mapping[str, Code], other: Code) -> list[P]:
     """The plugins that PreFilter did not skip; other is the code that skips only another extension point."""
     return [plugin for plugin in plugins if codes.get(plugin.name) in (None, other)]

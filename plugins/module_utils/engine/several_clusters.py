@@ -123,7 +123,7 @@ class MultiClusterScheduler(Scheduler):
         outcomes: dict[str, Outcome] = {}
         best: tuple[tuple[float, float], Member, Decision] | None = None
         for member in self._members:
-            outcome = outcomes[member.name] = _tried(member, request, refusals[member.name], now)
+            outcome = outcomes[member.name] = _try_member(member, request, refusals[member.name], now)
             decision, preference = outcome.decision, preferences.get(member.name, 0.0)
             if decision is None:
                 reason = outcome.error.message if outcome.error is not None else ""
@@ -220,7 +220,7 @@ class MultiClusterScheduler(Scheduler):
         )
 
 
-def _tried(member: Member, request: Request, refused: Mapping[str, Status], now: float) -> Outcome:
+def _try_member(member: Member, request: Request, refused: Mapping[str, Status], now: float) -> Outcome:
     """The outcome of a request in one cluster, assumed there if it is a decision."""
     for status in refused.values():
         return Outcome(

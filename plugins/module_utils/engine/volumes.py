@@ -274,11 +274,11 @@ def _drives_on(request: Request, node: NodeInfo, classes: Mapping[str, StorageCl
     made: list[Disk] = []
     for disk in request.disks if template is None else cloned_disks(request, template):
         for volume in (disk.volume, disk.source):
-            conflict = _held(volume, node) if volume else None
+            conflict = _volume_conflict(volume, node) if volume else None
             if conflict is not None:
                 return conflict
         if disk.volume is None:
-            made.append(disk if disk.source is None else _sized(disk, disk.source, node))
+            made.append(disk if disk.source is None else _with_source_size(disk, disk.source, node))
     return template, _largest_first(made, classes)
 
 
@@ -289,7 +289,7 @@ def _largest_first(disks: Sequence[Disk], classes: Mapping[str, StorageClass]) -
     ]
 
 
-def _held(volume: str, node: NodeInfo) -> Status | None:
+def _volume_conflict(volume: str, node: NodeInfo) -> Status | None:
     """Why an existing volume cannot be used on the node."""
     name, separator, _rest = volume.partition(":")
     conflict = _present(name, node) if separator else None
@@ -298,7 +298,7 @@ def _held(volume: str, node: NodeInfo) -> Status | None:
     return conflict
 
 
-def _sized(disk: Disk, source: str, node: NodeInfo) -> Disk:
+def _with_source_size(disk: Disk, source: str, node: NodeInfo) -> Disk:
     """The drive with the size of its import source, if that is known and larger."""
     return replace(disk, size=max(disk.size, node.volumes.get(source) or 0))
 

@@ -104,14 +104,14 @@ class Binder:
             if self._tags_come_later and "tags" in sent:
                 ending, later = _without_tags(sent, ending)
             _mark(sent, ending)
-            result = self._made(making, lambda: self._session.post(f"/nodes/{node}/qemu", sent))
+            result = self._make(making, lambda: self._session.post(f"/nodes/{node}/qemu", sent))
         except TaskFailed as error:
             if "tags" not in sent or not is_tag_refusal(error.message):
                 raise
             self._tags_come_later = True
             ending, later = _without_tags(sent, ending)
             _mark(sent, ending)
-            result = self._made(making, lambda: self._session.post(f"/nodes/{node}/qemu", sent))
+            result = self._make(making, lambda: self._session.post(f"/nodes/{node}/qemu", sent))
         kept: tuple[str, ...] = ()
         guest = None
         if later or resizes:
@@ -124,7 +124,7 @@ class Binder:
                 lambda: Adjustment(later, growing),
                 lambda adjustment: self._adjust(node, made, adjustment, ending),
             )
-        return self._ended(making, result, ending, guest, kept, running=request.running)
+        return self._finish(making, result, ending, guest, kept, running=request.running)
 
     @to_its_end
     def clone(
@@ -160,7 +160,7 @@ class Binder:
             sent["description"] = Unfinished.copy_of(decision, ending.description).marked_description
         # Another VM may have the VMID of the template by now.
         source = self.lifecycle.writer(template.vmid, template.identity or Identity(template.name, template.node))
-        return self._copied(
+        return self._copy(
             making, lambda: source.clone(template.node, sent, fence), adjust, ending, running=request.running
         )
 
@@ -192,7 +192,7 @@ class Binder:
         if ending.marked:
             sent["description"] = Unfinished.copy_of(decision, ending.description).marked_description
         path = f"/nodes/{node}/qemu"
-        return self._copied(making, lambda: self._session.post(path, sent), adjust, ending, running=request.running)
+        return self._copy(making, lambda: self._session.post(path, sent), adjust, ending, running=request.running)
 
     def finish(self, node: str, guest: GuestWriter, adjustment: Adjustment, ending: Ending) -> None:
         """Finish a VM that another run created, cloned or restored and left marked as unfinished.
@@ -228,13 +228,13 @@ class Binder:
                 node, guest.vmid, lambda node: self.lifecycle.update(node, guest, ending.unmarking)
             )
 
-    def _copied(
+    def _copy(
         self, making: Making, send: Callable[[], str], adjust: Adjust | None, ending: Ending, *, running: bool
     ) -> Bound:
         """Clone or restore a VM, adjust it, and carry out its last steps."""
-        result = self._made(making, send)
+        result = self._make(making, send)
         if adjust is None:
-            return self._ended(making, result, ending, running=running)
+            return self._finish(making, result, ending, running=running)
         guest, config = self._adjustable(making, ending)
         ending = self._leftovers.remove_if_this_fails(
             making,
@@ -242,9 +242,9 @@ class Binder:
             lambda: adjust(described(config, ending.description)),
             lambda adjustment: self._adjust(making.node, guest, adjustment, ending),
         )
-        return self._ended(making, result, ending, guest, running=running)
+        return self._finish(making, result, ending, guest, running=running)
 
-    def _ended(
+    def _finish(
         self,
         making: Making,
         made: TaskResult,
@@ -276,7 +276,7 @@ class Binder:
         log = made.log if made.warnings else ()
         return Created(making.vmid, node, (*log, *warnings))
 
-    def _made(self, making: Making, send: Callable[[], str]) -> TaskResult:
+    def _make(self, making: Making, send: Callable[[], str]) -> TaskResult:
         """Send a create, clone or restore and follow its task.
 
         After a lost answer, look for the VM before the request is sent again.

@@ -122,9 +122,9 @@ class Lifecycle:
 
         if media:
             # Proxmox appends new CD drives to the boot order, even to one in the same request: send them first.
-            self._sent(lambda: guest.configure(node, media))
+            self._send(lambda: guest.configure(node, media))
         if left:
-            self._sent(lambda: _change(node, guest, left), forget_what_was_made)
+            self._send(lambda: _change(node, guest, left), forget_what_was_made)
         config = guest.look(node) if imported else {}
         for slot, size in imported.items():
             if size > drive_size(slot, str(config.get(slot, ""))):
@@ -132,7 +132,7 @@ class Lifecycle:
         if destroyed:
             # In a task: removing a large volume takes longer than a response may take.
             removal = {"delete": ",".join(destroyed), "force": 1}
-            self._sent(lambda: guest.configure_by_task(node, removal))
+            self._send(lambda: guest.configure_by_task(node, removal))
         return tuple(told)
 
     def regenerate_cloud_init(self, node: str, guest: GuestWriter) -> None:
@@ -140,7 +140,7 @@ class Lifecycle:
         only when it starts the VM itself.
         """
         self.finder.call_where_it_is(
-            node, guest.vmid, lambda node: self._sent(lambda: guest.regenerate_cloud_init(node))
+            node, guest.vmid, lambda node: self._send(lambda: guest.regenerate_cloud_init(node))
         )
 
     def start(self, node: str, guest: GuestWriter) -> str:
@@ -154,7 +154,7 @@ class Lifecycle:
 
         def start_on(node: str) -> str:
             try:
-                upid = self._sent(lambda: guest.command(node, "start", {}))
+                upid = self._send(lambda: guest.command(node, "start", {}))
             except TaskFailed as error:
                 if not is_running_already(error.message, guest.vmid):
                     raise
@@ -165,24 +165,24 @@ class Lifecycle:
 
     def stop(self, node: str, guest: GuestWriter) -> str:
         """Stop the VM at once, like a power cut, and return its node. A stopped VM is not an error."""
-        return self._switched_off(node, guest, "stop", {})
+        return self._switch_off(node, guest, "stop", {})
 
     def shutdown(self, node: str, guest: GuestWriter, *, seconds: int | None = None, force: bool = False) -> str:
         """Ask the guest to shut down within seconds; with force, stop it after that time. Returns its node."""
-        return self._switched_off(node, guest, "shutdown", {"timeout": seconds, "forceStop": force})
+        return self._switch_off(node, guest, "shutdown", {"timeout": seconds, "forceStop": force})
 
     def pause(self, node: str, guest: GuestWriter) -> str:
         """Stop the VM's CPUs until it is resumed, and return its node. A paused VM is not an error."""
-        return self._commanded(node, guest, "suspend", {}, lambda now: now.get("qmpstatus") == "paused")
+        return self._command(node, guest, "suspend", {}, lambda now: now.get("qmpstatus") == "paused")
 
     def resume(self, node: str, guest: GuestWriter) -> str:
         """Let a paused VM continue, and return its node. A VM that is not paused is not an error."""
-        return self._commanded(node, guest, "resume", {}, lambda now: now.get("qmpstatus") == "running")
+        return self._command(node, guest, "resume", {}, lambda now: now.get("qmpstatus") == "running")
 
     def suspend(self, node: str, guest: GuestWriter) -> str:
         """Write the VM's memory to disk, stop the VM, and return its node. Its next start continues from there."""
         self.quorum.require(f"VM {guest.vmid} was not suspended")
-        return self._commanded(node, guest, "suspend", {"todisk": True}, lambda now: now.get("lock") == "suspended")
+        return self._command(node, guest, "suspend", {"todisk": True}, lambda now: now.get("lock") == "suspended")
 
     def convert_to_template(self, node: str, guest: GuestWriter) -> None:
         """Convert the stopped VM to a template. A VM that is a template already is not an error."""
@@ -191,7 +191,7 @@ class Lifecycle:
             return True if guest.look(node).get("template") else None
 
         try:
-            self._sent(lambda: guest.convert_to_template(node), done)
+            self._send(lambda: guest.convert_to_template(node), done)
         except (ApiError, TaskFailed):
             if done() is None:
                 raise
@@ -200,7 +200,7 @@ class Lifecycle:
         """Put the VM into a pool and remove it from its present one. Raises ApiError, PermissionDenied."""
         try:
             self.finder.call_where_it_is(
-                node, guest.vmid, lambda node: self._sent(lambda: guest.move_to_pool(node, pool))
+                node, guest.vmid, lambda node: self._send(lambda: guest.move_to_pool(node, pool))
             )
         except ApiError as error:
             # The first answer was lost, and this is the answer to the second request.
@@ -243,7 +243,7 @@ class Lifecycle:
 
         for tries_left in reversed(range(TRIES)):
             try:
-                self._sent(partial(guest.delete, node, purge=1), gone)
+                self._send(partial(guest.delete, node, purge=1), gone)
                 break
             except NotTheSameGuest:
                 # It is gone: it was there a moment ago, and another VM has its VMID.
@@ -268,7 +268,7 @@ class Lifecycle:
             return TaskResult("", "") if moved else None
 
         try:
-            result = self._sent(lambda: guest.move_disk(node, slot, storage), done)
+            result = self._send(lambda: guest.move_disk(node, slot, storage), done)
         except (ApiError, TaskFailed):
             if done() is None:
                 raise
@@ -277,16 +277,16 @@ class Lifecycle:
 
     def _resize(self, node: str, guest: GuestWriter, slot: str, size: int) -> None:
         # The size is absolute, so the request may be sent twice.
-        self._sent(lambda: guest.resize(node, slot, size))
+        self._send(lambda: guest.resize(node, slot, size))
 
-    def _switched_off(self, node: str, guest: GuestWriter, command: str, params: Mapping[str, t.Any]) -> str:
+    def _switch_off(self, node: str, guest: GuestWriter, command: str, params: Mapping[str, t.Any]) -> str:
         def stopped(now: Mapping[str, t.Any]) -> bool:
             return str(now["status"]) == "stopped"
 
         self.quorum.require(f"VM {guest.vmid} was not stopped")
-        return self._commanded(node, guest, command, params, stopped, by_ha="stopped")
+        return self._command(node, guest, command, params, stopped, by_ha="stopped")
 
-    def _commanded(
+    def _command(
         self,
         node: str,
         guest: GuestWriter,
@@ -305,7 +305,7 @@ class Lifecycle:
                 return "" if current is not None and reached(current) else None
 
             try:
-                upid = self._sent(lambda: guest.command(node, command, params), done)
+                upid = self._send(lambda: guest.command(node, command, params), done)
             except (ApiError, TaskFailed):
                 if done() is None:
                     raise
@@ -330,7 +330,7 @@ class Lifecycle:
                     node = row["node"] if row else node
                     return None
                 state = (current.get("ha") or {}).get("state")
-                done = current.get("status") == wanted and (wanted != "running" or self._started_by_ha(vmid))
+                done = current.get("status") == wanted and (wanted != "running" or self._is_started_by_ha(vmid))
             except ConnectionFailed:
                 return None
             if state == "error":
@@ -347,7 +347,7 @@ class Lifecycle:
             raise TaskTimeout(message, upid=upid, node=node)
         return reached
 
-    def _started_by_ha(self, vmid: int) -> bool:
+    def _is_started_by_ha(self, vmid: int) -> bool:
         """Tell whether the HA manager reports the VM as started. Its own status does not prove that: a VM whose start
         fails is C(running) for a moment.
 
@@ -359,7 +359,7 @@ class Lifecycle:
             return True
         return any(row.get("sid") == f"vm:{vmid}" and row.get("state") == "started" for row in rows)
 
-    def _sent(self, send: Callable[[], R], done: Callable[[], R | None] = nothing) -> R:
+    def _send(self, send: Callable[[], R], done: Callable[[], R | None] = nothing) -> R:
         return sent(send, self._poller.sleep, done)
 
 

@@ -37,7 +37,7 @@ class LostAnswers:
         shown = False
         try:
             shown = self._poller.until(lambda: self._finder.row(making.vmid), LOOK_FOR) is not None
-            return self._found(making, since) if shown else None
+            return self._wait_for(making, since) if shown else None
         except TaskTimeout as error:
             raise Ended(Unknown(making.vmid, making.node, error, begun=shown)) from error
         except (ApiError, ConnectionFailed, PermissionDenied) as error:
@@ -45,7 +45,7 @@ class LostAnswers:
             lost = AnswerLost(text, vmid=making.vmid, node=making.node)
             raise Ended(Unknown(making.vmid, making.node, lost, begun=False)) from error
 
-    def _found(self, making: Making, since: float | None) -> TaskResult | None:
+    def _wait_for(self, making: Making, since: float | None) -> TaskResult | None:
         """Wait until the guest with our VMID has its complete config, and return our task's result if it is our VM."""
         upid = self._own_task(making, since)
         if upid:

@@ -67,7 +67,7 @@ def stored_config(rows: Sequence[Row]) -> StoredConfig:
         if new is not None:
             config[key] = new
         if row.get("delete") or "pending" in row:
-            pending[key] = {"old": _shown(key, old), "new": _shown(key, new)}
+            pending[key] = {"old": _as_shown(key, old), "new": _as_shown(key, new)}
     return StoredConfig(config, pending)
 
 
@@ -76,7 +76,7 @@ def _rows(reader: Reader, node: str, vmid: int) -> list[Row]:
     return rows
 
 
-def _shown(key: str, value: t.Any) -> t.Any:
+def _as_shown(key: str, value: t.Any) -> t.Any:
     """Return a value for display. Some numbers are texts in a config."""
     shown = conversion_of(key).shown(value)
     number = whole_number(shown)

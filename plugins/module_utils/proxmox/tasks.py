@@ -249,7 +249,7 @@ class TaskFollower:
             )
         if ended == "OK":
             self._pace.learn(task.type, running, self.poller.clock() - began)
-        return self._ended(task, ended)
+        return self._result_of(task, ended)
 
     def log_tail(self, upid: str) -> tuple[str, ...]:
         """Return the last lines of a task's log; nothing when it cannot be read."""
@@ -276,7 +276,7 @@ class TaskFollower:
         quorate = any(row.get("type") == "cluster" and row.get("quorate") == 1 for row in rows)
         return quorate and any(row.get("name") == node and row.get("online") == 0 for row in rows)
 
-    def _ended(self, task: Upid, exitstatus: str) -> TaskResult:
+    def _result_of(self, task: Upid, exitstatus: str) -> TaskResult:
         if exitstatus == "OK":
             return TaskResult(task.text, task.node)
         log = self.log_tail(task.text)

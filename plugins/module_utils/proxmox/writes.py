@@ -112,15 +112,15 @@ class GuestWriter:
 
     def command(self, node: str, command: str, params: Mapping[str, t.Any]) -> str:
         """Start, stop, pause or resume it, and so on. Returns the UPID of the task."""
-        return self._followed(node, lambda: self._session.post(f"{self._path(node)}/status/{command}", params))
+        return self._send_and_follow(node, lambda: self._session.post(f"{self._path(node)}/status/{command}", params))
 
     def convert_to_template(self, node: str) -> bool:
         """Convert it to a template, and return True."""
-        return bool(self._followed(node, lambda: self._session.post(f"{self._path(node)}/template")))
+        return bool(self._send_and_follow(node, lambda: self._session.post(f"{self._path(node)}/template")))
 
     def delete(self, node: str, **params: t.Any) -> bool:
         """Delete it, with the disks that its config names, and return True."""
-        return bool(self._followed(node, lambda: self._session.delete(self._path(node), params)))
+        return bool(self._send_and_follow(node, lambda: self._session.delete(self._path(node), params)))
 
     def clone(self, node: str, params: Mapping[str, t.Any], fence: Callable[[], None]) -> str:
         """Begin to clone it. Returns the UPID of the task, which is not followed.
@@ -192,7 +192,7 @@ class GuestWriter:
         self._is_fresh, self._digest = False, None
         return send()
 
-    def _followed(self, node: str, send: Callable[[], str]) -> str:
+    def _send_and_follow(self, node: str, send: Callable[[], str]) -> str:
         """Send a write, follow its task, and return the task's UPID."""
         upid = self._send(node, send)
         self._follow(upid)

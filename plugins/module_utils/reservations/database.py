@@ -69,7 +69,7 @@ class Database(ABC):
 
         It is rolled back if the block raises. Raises LedgerUnavailable or LedgerIncompatible.
         """
-        with self._turn, self._translated():
+        with self._turn, self._translate_errors():
             try:
                 transaction = Transaction(self._execute, self._begin(cluster))
                 self._check_version(transaction)
@@ -77,7 +77,7 @@ class Database(ABC):
                 self._execute("COMMIT", ())
             except BaseException:
                 # Raise the cause, not the failed rollback of a broken connection: the database rolls back by itself.
-                with contextlib.suppress(CollectionError), self._translated():
+                with contextlib.suppress(CollectionError), self._translate_errors():
                     self._execute("ROLLBACK", ())
                 raise
 
@@ -88,7 +88,7 @@ class Database(ABC):
 
     def read(self, sql: str, parameters: Parameters = ()) -> tuple[float, list[Row]]:
         """Return the present time and the rows that one query finds, without waiting for another transaction."""
-        with self._turn, self._translated():
+        with self._turn, self._translate_errors():
             return self._read(sql, parameters)
 
     @abstractmethod
@@ -108,7 +108,7 @@ class Database(ABC):
         """Run one query outside of a transaction."""
 
     @abstractmethod
-    def _translated(self) -> AbstractContextManager[None]:
+    def _translate_errors(self) -> AbstractContextManager[None]:
         """Return a context in which the driver's errors become LedgerUnavailable or LedgerIncompatible."""
 
 

@@ -73,7 +73,7 @@ def _path_of(where: str | None) -> Path:
     # Some write three slashes before an absolute path and some four.
     is_url = where.startswith("sqlite:///")
     text = "/" + unquote(where.removeprefix("sqlite://")).lstrip("/") if is_url else where
-    path = _expanded(Path(text)) if text.startswith("~") else Path(text)
+    path = _expand(Path(text)) if text.startswith("~") else Path(text)
     if not path.is_absolute() or "\0" in text or not is_shown("reservations", where):
         # A relative path depends on the working directory, and processes with different ledgers share nothing.
         raise InvalidRequest(
@@ -86,11 +86,11 @@ def _path_of(where: str | None) -> Path:
 def _default_path() -> Path:
     state = os.environ.get("XDG_STATE_HOME", "")
     # The XDG standard requires that a relative path is ignored.
-    folder = Path(state) if os.path.isabs(state) else _expanded(Path("~/.local/state"))
+    folder = Path(state) if os.path.isabs(state) else _expand(Path("~/.local/state"))
     return folder / "qemu_scheduler" / "reservations.db"
 
 
-def _expanded(path: Path) -> Path:
+def _expand(path: Path) -> Path:
     try:
         return path.expanduser()
     except RuntimeError as exc:

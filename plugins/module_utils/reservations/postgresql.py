@@ -75,7 +75,7 @@ class PostgreSQLDatabase(Database):
         self._parameters = _parse(self._driver, url)
         super().__init__(_describe(self._parameters))
         self._clock = clock
-        with self._translated():
+        with self._translate_errors():
             self._connection = self._connect()
         try:
             self._prepare(create=create)
@@ -148,7 +148,7 @@ class PostgreSQLDatabase(Database):
         return connection
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         errors = self._driver.errors
         try:
             yield

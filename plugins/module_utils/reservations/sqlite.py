@@ -54,7 +54,7 @@ class SQLiteDatabase(Database):
         self._clock = clock
         self._path = path
         self._file: tuple[int, int] | None = None
-        with self._translated():
+        with self._translate_errors():
             if path is None:
                 self._connection = _connect(":memory:")
                 _create_tables(self._connection)
@@ -89,7 +89,7 @@ class SQLiteDatabase(Database):
             )
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as exc:
@@ -247,14 +247,14 @@ def network_file_system(path: Path, mounts: str | None = None) -> str | None:
     found = Path("/"), ""
     for line in mounts.splitlines():
         mount, _separator, source = line.partition(" - ")
-        point = Path(_unescaped(mount.split()[4]))
+        point = Path(_unescape(mount.split()[4]))
         # Of two file systems mounted at the same point, the later one hides the other.
         if wanted.is_relative_to(point) and len(point.parts) >= len(found[0].parts):
             found = point, source.split()[0]
     return found[1] if found[1] in _NETWORK_FILE_SYSTEMS else None
 
 
-def _unescaped(mount_point: str) -> str:
+def _unescape(mount_point: str) -> str:
     for character in " \t\n\\":
         mount_point = mount_point.replace(f"\\{ord(character):03o}", character)
     return mount_point

@@ -179,7 +179,7 @@ class Access:
     def identity(self) -> str:
         """The cluster's name in the ledger, the same for every user and every address."""
         if self._identity is None:
-            known = self._remembered()
+            known = self._recall()
             self._identity = known[0] if known else self._asked_identity()
         return self._identity
 
@@ -273,7 +273,7 @@ class Access:
         if self._endpoint is None:
             return
         names = frozenset(node.name for node in snapshot.nodes)
-        known = self._remembered()
+        known = self._recall()
         if known is not None and known[1] == names:
             return
         before = self.identity()
@@ -284,7 +284,7 @@ class Access:
             self._identity = found
             raise OtherCluster(f"{self._endpoint[0]}:{self._endpoint[1]} is now a node of cluster {found}")
 
-    def _remembered(self) -> tuple[str, frozenset[str]] | None:
+    def _recall(self) -> tuple[str, frozenset[str]] | None:
         """What the ledger stores about this address: a cluster's identity and its nodes."""
         known = self.ledger.endpoint(*self._endpoint) if self._endpoint else None
         # Earlier versions identified clusters by names and addresses.

@@ -65,7 +65,7 @@ class Claims:
         gaining = _gaining(jobs)
         for job in jobs if gaining else ():
             plan = job.plan
-            for address, network in sorted(_kept(plan), key=str) if plan is not None else ():
+            for address, network in sorted(_kept_addresses(plan), key=str) if plan is not None else ():
                 for holder, other in self._holders.get(address, ()):
                     new = gaining.get(holder)
                     if new is None or new is job or not _meet(network, other) or _has(new, address):
@@ -109,7 +109,7 @@ def _gaining(jobs: Iterable[Job]) -> dict[str, Job]:
     }
 
 
-def _kept(plan: ExistingPlan) -> set[tuple[str, Network | None]]:
+def _kept_addresses(plan: ExistingPlan) -> set[tuple[str, Network | None]]:
     """The addresses that an existing VM keeps: a running one may need a restart before it gives one up."""
     if "delete" in plan.actions:
         return set()

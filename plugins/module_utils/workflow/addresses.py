@@ -111,7 +111,9 @@ def usable_addresses(interfaces: t.Any, networks: Sequence[Network]) -> list[str
     Loopback, link-local, multicast and unspecified addresses are left out; with networks, also those outside of all of
     them. What is no address is left out, too: the owner of the guest decides what its agent reports.
     """
-    usable = [address for address in _reported(interfaces) if reaches_a_guest(address) and within(address, networks)]
+    usable = [
+        address for address in _reported_addresses(interfaces) if reaches_a_guest(address) and within(address, networks)
+    ]
     return [str(address) for address in sorted(usable, key=lambda address: address.version)]
 
 
@@ -121,7 +123,7 @@ def reaches_a_guest(address: Address) -> bool:
     return not (mapped.is_loopback or mapped.is_link_local or mapped.is_multicast or mapped.is_unspecified)
 
 
-def _reported(interfaces: t.Any) -> Iterator[Address]:
+def _reported_addresses(interfaces: t.Any) -> Iterator[Address]:
     for interface in _mappings(interfaces):
         for row in _mappings(interface.get("ip-addresses")):
             try:

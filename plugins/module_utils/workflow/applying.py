@@ -78,7 +78,7 @@ class Approved:
                 raise InvalidRequest(f"apply: {entry.label} is not in the plan, which was made for other VMs")
             planned.remove(vm)
             _check_request(vm, asked_of(entry) or {})
-            held.append(_held(entry, vm))
+            held.append(_hold(entry, vm))
         for vm in (vm for vm in self.plan.vms if vm.request is None):
             owner = next((each for each in series if each.surplus == ABSENT and each.numbers(vm.name)), None)
             if owner is None:
@@ -126,13 +126,13 @@ def _check_request(planned: PlannedVM, asked: Mapping[str, t.Any]) -> None:
     for option in sorted({*before, *asked}):
         if before.get(option) != asked.get(option):
             raise InvalidRequest(
-                f"apply: {option} of {planned.label} is {_shown(asked.get(option))}, but the plan was made for "
-                f"{_shown(before.get(option))}; make the plan again",
+                f"apply: {option} of {planned.label} is {_as_text(asked.get(option))}, but the plan was made for "
+                f"{_as_text(before.get(option))}; make the plan again",
                 option=option,
             )
 
 
-def _held(entry: Entry, planned: PlannedVM) -> Entry:
+def _hold(entry: Entry, planned: PlannedVM) -> Entry:
     """The entry, restricted so that the scheduler can only decide as planned."""
     request = entry.request
     if planned.vmid is not None:
@@ -217,7 +217,7 @@ def _other_decision(planned: PlannedVM, now: PlannedVM) -> Iterator[str]:
             if stranger:
                 yield f"template {wanted.vmid} on {wanted.node}: {stranger}"
         if wanted != found:
-            shown = [_shown(VM[what].write(value)) for value in (found, wanted)]
+            shown = [_as_text(VM[what].write(value)) for value in (found, wanted)]
             yield f"{what} would be {shown[0]}, planned {shown[1]}"
 
 
@@ -239,18 +239,18 @@ def _other_changes(planned: Mapping[str, Change], now: Mapping[str, Change]) -> 
     for key, change in sorted(now.items()):
         before = planned.get(key)
         if before is None:
-            yield f"{key} is {_shown(change.old)}, planned {_shown(change.new)}"
+            yield f"{key} is {_as_text(change.old)}, planned {_as_text(change.new)}"
         elif before != change:
             yield (
-                f"{key} would change from {_shown(change.old)} to {_shown(change.new)}, planned from "
-                f"{_shown(before.old)} to {_shown(before.new)}"
+                f"{key} would change from {_as_text(change.old)} to {_as_text(change.new)}, planned from "
+                f"{_as_text(before.old)} to {_as_text(before.new)}"
             )
 
 
 def _other_pending(planned: Mapping[str, Change], now: Mapping[str, Change]) -> Iterator[str]:
     for key, change in sorted(now.items()):
         if key not in planned or planned[key].new != change.new:
-            yield f"{key} waits for the reboot with {_shown(change.new)}, which is not planned"
+            yield f"{key} waits for the reboot with {_as_text(change.new)}, which is not planned"
 
 
 def _elsewhere(planned: PlannedVM, job: Job) -> Iterator[str]:
@@ -267,5 +267,5 @@ def _place(vm: PlannedVM) -> str:
     return "absent" if vm.node is None else f"on {vm.node} as {vm.vmid}"
 
 
-def _shown(value: t.Any) -> str:
+def _as_text(value: t.Any) -> str:
     return "unset" if value is None else shortened(str(value))

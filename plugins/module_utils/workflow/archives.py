@@ -142,14 +142,14 @@ def _disks(entry: Entry, backup: Backup, config: Mapping[str, t.Any]) -> list[Di
     together = Disk(
         first,
         size,
-        _agreed(entry, "storage", {"storage": backup.storage, **{slot: disk.storage for slot, disk in asked.items()}}),
-        _agreed(entry, "storage class", {slot: disk.storage_class for slot, disk in asked.items()}),
+        _agree(entry, "storage", {"storage": backup.storage, **{slot: disk.storage for slot, disk in asked.items()}}),
+        _agree(entry, "storage class", {slot: disk.storage_class for slot, disk in asked.items()}),
         others=tuple(others),
     )
     return [together, *given.values()]
 
 
-def _agreed(entry: Entry, what: str, wanted: Mapping[str, str | None]) -> str | None:
+def _agree(entry: Entry, what: str, wanted: Mapping[str, str | None]) -> str | None:
     """What all that name one name. Raises InvalidRequest."""
     named = {option: name for option, name in wanted.items() if name is not None}
     if len(set(named.values())) > 1:

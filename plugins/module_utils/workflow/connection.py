@@ -171,7 +171,7 @@ class Look:
         owner, separator, _token = self.user.partition("!")
         if self.user == ROOT:
             return []
-        held = self.held if not separator else self._held_by(owner)
+        held = self.held if not separator else self._privileges_of(owner)
         users = [] if owner == ROOT else [("--users", owner, held)]
         tokens = [("--tokens", self.user, self.held)] if separator else []
         return [
@@ -180,7 +180,7 @@ class Look:
             if (missing := [need for need in needs if not is_met(need, have)])
         ]
 
-    def _held_by(self, user: str) -> Held:
+    def _privileges_of(self, user: str) -> Held:
         try:
             self.reader.get("/access/permissions", userid=user, path="/")
         except UNREADABLE:
@@ -222,7 +222,7 @@ def _check_cluster(report: Report, look: Look, purposes: Iterable[str], entries:
     nodes = look.seen.nodes
     report.facts["user"] = look.user
     report.note("nodes", f"online: {listed(nodes)}" if nodes else "no node is online", OK if nodes else FAILED)
-    wanted = _wanted(look, entries)
+    wanted = _wanted_privileges(look, entries)
     needs = needs_of(purposes, wanted, look.seen)
     missing = [] if look.user == ROOT else [need for need in needs if not is_met(need, look.held)]
     report.facts["missing"] = [
@@ -237,7 +237,7 @@ def _check_cluster(report: Report, look: Look, purposes: Iterable[str], entries:
         report.note("list", problem, FAILED)
 
 
-def _wanted(look: Look, entries: Sequence[Entry]) -> Wanted:
+def _wanted_privileges(look: Look, entries: Sequence[Entry]) -> Wanted:
     made = [entry for entry in entries if entry.state != "absent"]
     pools: dict[str | None, frozenset[str]] = {}
     for entry in entries:

@@ -121,7 +121,7 @@ def count_reservations(
             if not _still_being_made(reservation):
                 fulfilled.add(reservation.vmid)
         elif guest is not None and guest.vmid in proven and guest.name in (None, reservation.name):
-            shown[guest.vmid] = guest if is_settled(guest) else _completed(guest, reservation)
+            shown[guest.vmid] = guest if is_settled(guest) else _complete(guest, reservation)
         elif guest is None or not _is_shown(guest, reservation, known, reachable):
             pending.append(reservation)
         elif not created or reservation.vmid not in known:
@@ -212,7 +212,7 @@ def _stand_in(reservation: Reservation, shown: Guest | None) -> Guest:
 
 def _as_created(guest: Guest, move: Reservation) -> Guest:
     """A guest that is moved right after its creation, before the cluster shows its sizes."""
-    known = _completed(guest, move)
+    known = _complete(guest, move)
     return replace(
         known,
         status="assumed" if move.running and not guest.running else guest.status,
@@ -220,7 +220,7 @@ def _as_created(guest: Guest, move: Reservation) -> Guest:
     )
 
 
-def _completed(guest: Guest, reservation: Reservation) -> Guest:
+def _complete(guest: Guest, reservation: Reservation) -> Guest:
     """A guest that is shown without its name and sizes, completed from its reservation."""
     stand_in = guest_of(reservation)
     return replace(

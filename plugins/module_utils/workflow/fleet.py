@@ -66,7 +66,7 @@ def fleet_info(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float) -
             found = _compare_on_clusters(run, task, look_around=look_around)
     vms = [_vm(report) for report in found.reports]
     scope = Guard.of(params)
-    unmanaged = _unmanaged(found, scope) if params["unmanaged"] else []
+    unmanaged = _unmanaged_vms(found, scope) if params["unmanaged"] else []
     doubts = [*found.doubts, *(_empty(found, scope) if params["unmanaged"] else ())]
     counts = Counter(vm["state"] for vm in vms)
     return {
@@ -109,7 +109,7 @@ def _vm(report: VMReport) -> dict[str, t.Any]:
         "state": state,
         "drift": _differences(report),
         "pending": {key: dict(values) for key, values in report.pending.items()},
-        "broken": _broken(report.job),
+        "broken": _violations(report.job),
         "error": None if report.error is None else {"code": report.error.code, "message": report.failure},
         "actions": list(report.actions),
     }
@@ -136,7 +136,7 @@ def _state(report: VMReport) -> str:
         "unwanted": "delete" in job.plan.actions,
         "unfinished": "finish" in job.plan.actions,
         "drifted": bool(_differences(report)),
-        "broken": bool(_broken(job)),
+        "broken": bool(_violations(job)),
         "pending": bool(report.pending),
     }
     return next((state for state, found in checks.items() if found), OK)
@@ -151,12 +151,12 @@ def _differences(report: VMReport) -> dict[str, dict[str, t.Any]]:
     return found
 
 
-def _broken(job: Job) -> list[str]:
+def _violations(job: Job) -> list[str]:
     """The rules and limits that an existing VM breaks, in sentences."""
     return [] if job.plan is None else list(job.plan.cautions)
 
 
-def _unmanaged(found: Found, scope: Guard) -> list[dict[str, t.Any]]:
+def _unmanaged_vms(found: Found, scope: Guard) -> list[dict[str, t.Any]]:
     """The VMs in the scope that match no entry. Templates are not included."""
     meant = {(job.cluster, job.guest.vmid) for report in found.reports if (job := report.job).guest is not None}
     return [

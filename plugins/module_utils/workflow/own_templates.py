@@ -87,13 +87,13 @@ def in_order(jobs: Sequence[Job]) -> Iterator[Sequence[Job]]:
     """Yield jobs in groups, templates before their clones."""
     left = list(jobs)
     while left:
-        to_make = {vmid for job in left if (vmid := _made_by(job)) is not None}
+        to_make = {vmid for job in left if (vmid := _vmid_made_by(job)) is not None}
         ready = [job for job in left if not to_make & _sources(job)]
         yield ready or left
         left = [job for job in left if ready and job not in ready]
 
 
-def _made_by(job: Job) -> int | None:
+def _vmid_made_by(job: Job) -> int | None:
     """The VMID of a VM that a job makes or finishes."""
     if job.plan is not None and "finish" in job.plan.actions:
         return job.plan.guest.vmid

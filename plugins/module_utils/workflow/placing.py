@@ -210,7 +210,7 @@ class Placer:
             counted.snapshot.guests,
             counted.pending,
             {guest.vmid for guest in snapshot.guests},
-            lessons.abandoned | self._unasked(snapshot),
+            lessons.abandoned | self._unanswering_vmids(snapshot),
         )
         for job, match in zip(jobs, matches, strict=True):
             self._take_over(job, match)
@@ -315,7 +315,7 @@ class Placer:
         requests: dict[Job, Request] = {}
         for job in jobs:
             try:
-                request = self._access.standing.on_request(self._resolved(job.entry, state), state.snapshot.nodes)
+                request = self._access.standing.on_request(self._resolve(job.entry, state), state.snapshot.nodes)
                 inherited = self.base_of(request, job.entry)
                 if self.addresses is not None:
                     request = self.addresses.assign(job.entry, request, inherited)
@@ -332,7 +332,7 @@ class Placer:
             return request.archive.config
         return {} if request.clone is None else self._templates.base_of(request, entry)
 
-    def _resolved(self, entry: Entry, state: ClusterState) -> Request:
+    def _resolve(self, entry: Entry, state: ClusterState) -> Request:
         """The request, checked with what the VM is made from."""
         if entry.clone is not None:
             return self._templates.resolve(entry, state)
@@ -363,7 +363,7 @@ class Placer:
         guests = (replace(g, name=found[g.vmid]) if g.vmid in found else g for g in snapshot.guests)
         return replace(snapshot, guests=tuple(guests))
 
-    def _unasked(self, snapshot: Snapshot) -> set[int]:
+    def _unanswering_vmids(self, snapshot: Snapshot) -> set[int]:
         """VMIDs of guests whose nodes do not answer: the run does not wait for their names."""
         online = set() if self._access.offline else {node.name for node in snapshot.nodes if node.online}
         return {guest.vmid for guest in snapshot.guests if guest.node not in online}

@@ -103,7 +103,7 @@ def _run_on_one(
         if approved is not None:
             plan.update(approved.document)
         elif check_mode or options.plan_file is not None:
-            plan.update(_kept(jobs, access.identity(), run.room, options.plan_file))
+            plan.update(_keep_plan(jobs, access.identity(), run.room, options.plan_file))
 
     jobs = [Job(entry) for entry in (*task.entries, *removals)]
     run = Run(options, access, placer, jobs, progress, room_maker, approved=approved, keep=keep)
@@ -153,7 +153,7 @@ def _read_approved(options: RunOptions) -> Approved | None:
     return Approved(read_plan(options.apply, "apply"))
 
 
-def _kept(jobs: Sequence[Job], cluster: str, room: RoomMaker | None, path: str | None) -> dict[str, t.Any]:
+def _keep_plan(jobs: Sequence[Job], cluster: str, room: RoomMaker | None, path: str | None) -> dict[str, t.Any]:
     """Return the plan as a document. Writes it to path if one is given."""
     from .vm_plan import document_of
 

@@ -77,7 +77,7 @@ class Templates:
             entry.request,
             clone=CloneSource(templates, clone.full, clone.storage, clone.storage_class),
             **sizes_from(entry, configs),
-            **_inherited(entry, configs[0]),
+            **_inherit(entry, configs[0]),
         )
 
     def base_of(self, request: Request, entry: Entry) -> Mapping[str, t.Any]:
@@ -143,17 +143,17 @@ def _sources(entry: Entry, clone: Clone, guests: Iterable[Guest], cluster: Clust
             f"known templates: {templates}"
         )
     silent = [guest for guest in vms if is_silent(guest) and clone.vmid is None and clone.allows(guest)]
-    found = _claimed(entry, clone, namesakes, silent)
+    found = _claim(entry, clone, namesakes, silent)
     nodes = {guest.node for guest in found}
     online = [guest for guest in found if (info := cluster.node(guest.node)) is not None and info.node.online]
     if not online:
         raise TemplateNotFound(
-            f"clone: {_listed(found)}, which {'is' if len(nodes) == 1 else 'are'} offline, for {entry.label}"
+            f"clone: {_list_locations(found)}, which {'is' if len(nodes) == 1 else 'are'} offline, for {entry.label}"
         )
     return online
 
 
-def _claimed(entry: Entry, clone: Clone, namesakes: Sequence[Guest], silent: Sequence[Guest]) -> Sequence[Guest]:
+def _claim(entry: Entry, clone: Clone, namesakes: Sequence[Guest], silent: Sequence[Guest]) -> Sequence[Guest]:
     """The guests that the task means, among those of the name.
 
     Everybody may give a name to a VM of their own. So the pool decides whose template it is: that of C(clone), else
@@ -165,7 +165,7 @@ def _claimed(entry: Entry, clone: Clone, namesakes: Sequence[Guest], silent: Seq
     found = [guest for guest in namesakes if clone.allows(guest)]
     if not found:
         raise TemplateNotFound(
-            f"clone: no VM {clone.called} is{clone.place}, for {entry.label}; there is {_told(namesakes)}"
+            f"clone: no VM {clone.called} is{clone.place}, for {entry.label}; there is {_name_guests(namesakes)}"
         )
     if clone.pool is None and entry.request.pool is not None:
         found = [guest for guest in found if guest.pool == entry.request.pool] or found
@@ -173,9 +173,9 @@ def _claimed(entry: Entry, clone: Clone, namesakes: Sequence[Guest], silent: Seq
     unknown = [guest for guest in silent if guest.pool not in pools]
     if unknown and None not in pools and entry.request.pool not in pools and not entry.accept_unknown:
         raise AmbiguousName(
-            f"clone: {_told(found)} is named {clone.called}, and so may be guests on nodes that cannot be reached, "
-            f"whose names are not known: {_told(unknown[:_TOLD])}, for {entry.label}. {_CHOOSE}, or set "
-            "accept_unknown=true"
+            f"clone: {_name_guests(found)} is named {clone.called}, and so may be guests on nodes that cannot be "
+            f"reached and whose names are unknown: {_name_guests(unknown[:_TOLD])}, for {entry.label}. {_CHOOSE}, or "
+            "set accept_unknown=true"
         )
     # Of a guest on such a node, Proxmox VE does not tell either whether it is a template.
     templates = [guest for guest in found if guest.template or guest.status == "unknown"]
@@ -187,8 +187,8 @@ def _claimed(entry: Entry, clone: Clone, namesakes: Sequence[Guest], silent: Seq
         len({g.node for g in found}) < len(found) or len({g.pool for g in found}) > 1 or found != templates
     ):
         raise AmbiguousName(
-            f"clone: {len(found)} guests are named {clone.called}: {_told(found)}; expected one, or one template per "
-            f"node, all in one pool, for {entry.label}. {_CHOOSE}"
+            f"clone: {len(found)} guests are named {clone.called}: {_name_guests(found)}; expected one, or one "
+            f"template per node, all in one pool, for {entry.label}. {_CHOOSE}"
         )
     return found
 
@@ -241,7 +241,7 @@ def _pool_of(guest: Guest) -> str:
     return f" in pool {guest.pool}" if guest.pool else ""
 
 
-def _told(guests: Sequence[Guest]) -> str:
+def _name_guests(guests: Sequence[Guest]) -> str:
     """The guests for a message about names."""
     return ", ".join(
         f"{'template' if guest.template else 'VM'} {guest.vmid} on {guest.node}{_pool_of(guest) or ' in no pool'}"
@@ -256,13 +256,13 @@ class _Inherited(t.TypedDict):
     named: frozenset[tuple[str, str]]
 
 
-def _inherited(entry: Entry, config: Mapping[str, t.Any]) -> _Inherited:
+def _inherit(entry: Entry, config: Mapping[str, t.Any]) -> _Inherited:
     """What a clone needs of its node because of the options that it takes from its template."""
     traits = traits_of(merged(config, entry.request.options))
     return {"bridges": traits["bridges"], "named": traits["named"]}
 
 
-def _listed(guests: Sequence[Guest]) -> str:
+def _list_locations(guests: Sequence[Guest]) -> str:
     return ", ".join(f"VM {guest.vmid} ({guest.name}) is on {guest.node}" for guest in guests)
 
 

@@ -162,17 +162,17 @@ class Watch:
         If the cluster cannot be read, there is only one part.
         """
         now = time.time() if now is None else now
-        for part, found in enumerate(self._found(now)):
+        for part, found in enumerate(self._find(now)):
             events = [event for key, event in found.items() if key not in self._known]
             ended = [event for key, event in self._known.items() if key not in found]
-            events += [self._ended(event) for event in ended if event["type"] in ENDS]
-            events += [{**found[key], "repeated": True} for key in self._due_again(found, now, before_checks=part == 0)]
+            events += [self._as_ended(event) for event in ended if event["type"] in ENDS]
+            events += [{**found[key], "repeated": True} for key in self._repeat(found, now, before_checks=part == 0)]
             self._known = found
             # Rulebooks pass events to playbooks as variables that Ansible trusts.
             chosen = [each for each in events if each["type"] not in TYPES or each["type"] in self._params["events"]]
             yield [inert(event) for event in chosen]
 
-    def _due_again(self, found: Mapping[Key, Event], now: float, *, before_checks: bool) -> list[Key]:
+    def _repeat(self, found: Mapping[Key, Event], now: float, *, before_checks: bool) -> list[Key]:
         """The problems that were last sent so long ago that they are sent again. The rulebook may have dropped the
         first event, or its playbook may have failed.
         """
@@ -189,16 +189,16 @@ class Watch:
             self._access = None
 
     @staticmethod
-    def _ended(event: Event) -> Event:
+    def _as_ended(event: Event) -> Event:
         return {"type": ENDS[event["type"]], **{key: event[key] for key in SUBJECTS if key in event}}
 
-    def _found(self, now: float) -> Iterator[dict[Key, Event]]:
+    def _find(self, now: float) -> Iterator[dict[Key, Event]]:
         """All problems, each with a key that stays the same as long as the problem lasts; first before the checks.
 
         What is not checked yet, or cannot be checked at present, counts as it did at the last look.
         """
         try:
-            access = self._access = self._access or self._opened()
+            access = self._access = self._access or self._open()
             reading = Reading(access, read_snapshot(access.reader))
         except (InvalidRequest, MissingLibrary):
             raise
@@ -214,14 +214,14 @@ class Watch:
             try:
                 found |= check()
             except CollectionError as error:
-                found |= self._known_of(kind)
+                found |= self._last_of(kind)
                 found[FAILED, kind] = {"type": FAILED, "check": kind, **_why(error)}
         yield found
 
-    def _opened(self) -> Access:
+    def _open(self) -> Access:
         return Access.open({**self._params, "reservations": "none"}, self._facts)
 
-    def _known_of(self, kind: str) -> dict[Key, Event]:
+    def _last_of(self, kind: str) -> dict[Key, Event]:
         """The problems of one type at the last look."""
         return {key: event for key, event in self._known.items() if event["type"] == kind}
 
@@ -229,19 +229,19 @@ class Watch:
         """The checks that the options ask for, by the type of the events that they find."""
         chosen = self._params["events"]
         if CAPACITY in chosen and (shapes := self._shapes) is not None:
-            yield CAPACITY, lambda: self._confirmed(CAPACITY, partial(self._too_small, shapes), reading)
+            yield CAPACITY, lambda: self._confirm(CAPACITY, partial(self._too_small, shapes), reading)
         if BROKEN in chosen:
-            yield BROKEN, lambda: self._confirmed(BROKEN, self._broken, reading)
+            yield BROKEN, lambda: self._confirm(BROKEN, self._violations, reading)
         if DRIFT in chosen and self._params["vms"]:
-            yield DRIFT, lambda: self._drifted(now)
+            yield DRIFT, lambda: self._find_drift(now)
 
-    def _confirmed(
+    def _confirm(
         self, kind: str, check: Callable[[Access, Snapshot], Iterator[tuple[Key, Event]]], reading: Reading
     ) -> dict[Key, Event]:
         """The problems that a check finds. What has changed since the last look is looked at without outdated rows."""
         try:
             found = dict(check(reading.access, reading.seen))
-            if found.keys() == self._known_of(kind).keys():
+            if found.keys() == self._last_of(kind).keys():
                 return found
         except (TemplateNotFound, AmbiguousName):
             if (FAILED, kind) in self._known:
@@ -256,7 +256,7 @@ class Watch:
             amount = {"fit": report.total, "at_least": least}
             yield (CAPACITY,), {"type": CAPACITY, **amount, "limited_by": report.limited_by, "reason": report.reason}
 
-    def _broken(self, access: Access, snapshot: Snapshot) -> Iterator[tuple[Key, Event]]:
+    def _violations(self, access: Access, snapshot: Snapshot) -> Iterator[tuple[Key, Event]]:
         """The guests on nodes where a rule or a limit forbids them."""
         managed = any(guest.ha_managed for guest in snapshot.guests)
         whole = completed(access.reader, snapshot, Needs(ha_rules=True)) if managed else snapshot
@@ -265,14 +265,14 @@ class Watch:
             guest = {"vmid": vmid, "name": guests[vmid].name, "node": guests[vmid].node}
             yield (BROKEN, str(vmid), why.plugin, why.reason), {"type": BROKEN, **guest, "reason": why.text}
 
-    def _drifted(self, now: float) -> dict[Key, Event]:
+    def _find_drift(self, now: float) -> dict[Key, Event]:
         """The VMs of the list that had drifted from it at the last comparison, which is made now if it is due."""
         if now >= self._next_drift:
-            self._drift = dict(self._compared(now))
+            self._drift = dict(self._compare(now))
             self._next_drift = now + self._params["drift_interval"]
         return self._drift
 
-    def _compared(self, now: float) -> Iterator[tuple[Key, Event]]:
+    def _compare(self, now: float) -> Iterator[tuple[Key, Event]]:
         """The VMs of the list that have drifted from it. One whose node does not answer counts as at the last
         comparison, as its node is an event of its own.
         """

@@ -20,11 +20,11 @@ def fleet(result: Mapping[str, t.Any]) -> dict[str, t.Any]:
         "as_requested": summary[OK],
         "states": {state: count for state, count in summary.items() if count},
         "clusters": sorted({vm["cluster"] for vm in found if vm.get("cluster")}),
-        "vms": [{**_placed(vm), "what": what_of(vm)} for vm in worst_first(result)],
-        "unmanaged": [_placed(vm) for vm in result["unmanaged"]],
+        "vms": [{**_placement(vm), "what": what_of(vm)} for vm in worst_first(result)],
+        "unmanaged": [_placement(vm) for vm in result["unmanaged"]],
         "doubts": result.get("doubts") or [],
     }
 
 
-def _placed(vm: Mapping[str, t.Any]) -> dict[str, t.Any]:
+def _placement(vm: Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {**vm, "node": f"{vm['cluster']}/{vm['node']}" if vm.get("cluster") else vm["node"]}

@@ -59,12 +59,12 @@ def moves(result: Data, *, plan_only: bool) -> dict[str, t.Any]:
             max(each.values()) > each["allocatable"] for node in nodes for each in (node["memory"], node["cores"])
         ),
         "matrix": matrix(rows),
-        "used": [_used(name, resources) for name, resources in used_of(result)],
+        "used": [_usage(name, resources) for name, resources in used_of(result)],
         "usage": result.get("usage") or {},
     }
 
 
-def _used(name: str, resources: Data) -> dict[str, t.Any]:
+def _usage(name: str, resources: Data) -> dict[str, t.Any]:
     """Return what a node uses, with the lines of its curves."""
     return {
         "node": name,

@@ -264,7 +264,7 @@ FAULTS: dict[str, tuple[t.Any, str, t.Any, Snapshot, Sequence[Request], str]] = 
         Scheduler, "pick_vmid", lambda *_arguments: 300, cluster(vmids_unseen=frozenset({300})), [vm()], "VMID is taken"
     ),
     "a node that is offline": (
-        NodeReady, "filter", accept, cluster(nodes=(node("pve1", online=False),)), [vm()], "NodeReady"
+        NodeReady, "filter_all", accept_all, cluster(nodes=(node("pve1", online=False),)), [vm()], "NodeReady"
     ),
     "a node that was not asked for": (NodeName, "filter", accept, cluster(), [vm(node="pve3")], "NodeName"),
     "a node outside of the pattern": (NodeRegex, "filter", accept, cluster(), [vm(node_regex="x.*")], "NodeRegex"),
@@ -275,7 +275,7 @@ FAULTS: dict[str, tuple[t.Any, str, t.Any, Snapshot, Sequence[Request], str]] = 
         TaintToleration, "filter", accept, cluster(nodes=(node("pve1", taints=(Taint("gpu"),)),)), [vm()],
         "TaintToleration",
     ),
-    "more vCPUs than CPUs": (VCPULimit, "filter", accept, cluster(), [vm(cores=9)], "VCPULimit"),
+    "more vCPUs than CPUs": (VCPULimit, "filter_all", accept_all, cluster(), [vm(cores=9)], "VCPULimit"),
     "VMs that must be apart": (VMAffinity, "filter", accept, cluster(), KINDS, "is not apart"),
     "VMs that must be spread": (
         TopologySpread, "filter", accept, cluster(nodes=(node("pve1", gib=64), node("pve2", gib=8))),

@@ -35,7 +35,7 @@ class Supply:
             self.pools.setdefault((device.mapping, device.driver), []).append(position)
         self._left = [use.left for use in ordered]
         self._blocked = [use.blocked for use in ordered]
-        self._related = _related(tuple((device.driver, device.id) for device in self.devices))
+        self._sharing_positions = _sharing_positions(tuple((device.driver, device.id) for device in self.devices))
         self._place_surplus()
 
     def free(self, position: int) -> int:
@@ -52,7 +52,7 @@ class Supply:
 
     def stands_alone(self, position: int) -> bool:
         """Tell whether taking the device leaves every other device as it is."""
-        return self._related[position] == (position,)
+        return self._sharing_positions[position] == (position,)
 
     def free_by_pool(self) -> list[int]:
         """How many instances each pool has left."""
@@ -60,7 +60,7 @@ class Supply:
 
     def _count(self, position: int, sign: int) -> None:
         device = self.devices[position]
-        for other in self._related[position]:
+        for other in self._sharing_positions[position]:
             if self.devices[other].id == device.id:
                 self._left[other] -= sign
             else:
@@ -77,7 +77,7 @@ class Supply:
 
 
 @functools.lru_cache(maxsize=1024)
-def _related(devices: tuple[tuple[str, str], ...]) -> tuple[tuple[int, ...], ...]:
+def _sharing_positions(devices: tuple[tuple[str, str], ...]) -> tuple[tuple[int, ...], ...]:
     """For each device, given as driver and id, the positions of those that share hardware with it, itself included."""
     places: dict[tuple[str, str], list[int]] = {}
     for position, device in enumerate(devices):

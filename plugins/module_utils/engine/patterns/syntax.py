@@ -144,10 +144,10 @@ class _Parser:
     def _sequence(self) -> Tree:
         items: list[Tree] = []
         while self._next not in {"", "|", ")"}:
-            items.append(self._repeated())
+            items.append(self._repetition())
         return Sequence(tuple(items))
 
-    def _repeated(self) -> Tree:
+    def _repetition(self) -> Tree:
         item = self._atom()
         counts = self._counts()
         if counts is None:
@@ -183,7 +183,7 @@ class _Parser:
         if char == "[":
             return Symbol(self._class())
         if char == "\\":
-            return Symbol(self._escaped())
+            return Symbol(self._escape())
         if char in {START, END}:
             return Symbol(char)
         return Symbol(ANY if char == "." else self._characters(char))
@@ -211,11 +211,11 @@ class _Parser:
         self._ignore_case = self._ignore_case or match[1] is not None
         self._at = match.end()
 
-    def _escaped(self) -> Characters | str:
+    def _escape(self) -> Characters | str:
         char = self._take()
-        return _ANCHORS[char] if char in _ANCHORS else self._escaped_in_class(char)
+        return _ANCHORS[char] if char in _ANCHORS else self._escape_in_class(char)
 
-    def _escaped_in_class(self, char: str) -> Characters:
+    def _escape_in_class(self, char: str) -> Characters:
         if char in _CLASSES:
             return Characters(classes=(char,))
         if not char:
@@ -247,7 +247,7 @@ class _Parser:
         if first == "\\":
             first = self._take()
             if first in _CLASSES or first.isalnum() or not first:
-                return self._escaped_in_class(first)
+                return self._escape_in_class(first)
         if self._next != "-" or self._text[self._at + 1 : self._at + 2] in {"", "]"}:
             return self._characters(first)
         self._take()

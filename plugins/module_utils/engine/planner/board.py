@@ -92,7 +92,7 @@ class Board:
             homes=homes,
             free=homes <= self.reach.closed,
             not_to={name: why for part in parts for name, why in part.mobility.not_to.items()},
-            prefers=self._preferred_by(parts),
+            prefers=self._preference_of(parts),
         )
         places = [(hosts[p.guest.node], p) for p in parts if p.guest is not None and p.guest.node in hosts]
         self.at[item.index] = _positions(places)
@@ -101,7 +101,7 @@ class Board:
         self._shown[item.index] = min(homes, default=NOWHERE)
         return item
 
-    def _preferred_by(self, parts: Sequence[Part]) -> frozenset[str]:
+    def _preference_of(self, parts: Sequence[Part]) -> frozenset[str]:
         """Return the nodes that have the disks of guests already, and if there are none, all; except for those to which
         they move only by being restarted.
         """

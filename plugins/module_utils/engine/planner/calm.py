@@ -172,18 +172,18 @@ class UsedLoads:
         if not here:
             return None
         before = self.of(source)
-        left = self._peak(source, self._changed(self.curves[source], here, -1))
-        after = self._peak(target, self._changed(self.curves[target], there, 1))
+        left = self._peak(source, self._change_curves(self.curves[source], here, -1))
+        after = self._peak(target, self._change_curves(self.curves[target], there, 1))
         return Relief(item, source, target, before, left.load, self.of(target).load, after.load)
 
     def move(self, relief: Relief) -> None:
         """Count a move."""
         source, target, item = relief.source, relief.target, relief.item
         here, there = self._share(item, source), self._share(item, target, of=source)
-        self.curves[source] = self._changed(self.curves[source], here, -1)
-        self.curves[target] = self._changed(self.curves[target], there, 1)
+        self.curves[source] = self._change_curves(self.curves[source], here, -1)
+        self.curves[target] = self._change_curves(self.curves[target], there, 1)
         # At the peak of the plan, a guest counts on both nodes.
-        self.highest[target] = self._changed(self.highest[target], there, 1)
+        self.highest[target] = self._change_curves(self.highest[target], there, 1)
         for node in (source, target):
             self._loads.pop(node, None)
 
@@ -193,9 +193,9 @@ class UsedLoads:
         here, there = self._share(item, source), self._share(item, target, of=source)
         pairs = (
             (source, self.curves[source]),
-            (source, self._changed(self.curves[source], here, -1)),
+            (source, self._change_curves(self.curves[source], here, -1)),
             (target, self.curves[target]),
-            (target, self._changed(self.curves[target], there, 1)),
+            (target, self._change_curves(self.curves[target], there, 1)),
         )
         one, two, three, four = (self.fraction(n, resource, curves.get(resource, ())) or 0.0 for n, curves in pairs)
         return one, two, three, four
@@ -204,7 +204,7 @@ class UsedLoads:
         return peak_of(curves, self.size[node], self._wanted) or Peak(0.0, self._resources[0])
 
     @staticmethod
-    def _changed(curves: Curves, part: Curves, sign: int) -> dict[str, Curve]:
+    def _change_curves(curves: Curves, part: Curves, sign: int) -> dict[str, Curve]:
         return {
             resource: plus(curve, part[resource], sign) if resource in part else curve
             for resource, curve in curves.items()
@@ -233,13 +233,13 @@ class UsedLoads:
         pressure, demand = self.at_first.get(home, {}).get(resource), demands.get(used)
         if pressure is None or demand is None:
             return None
-        total = self._used_on(home, used)
+        total = self._usage_on(home, used)
         return tuple(
             None if p is None or d is None or not total[slot] else p * min(d / total[slot], 1.0)
             for slot, (p, d) in enumerate(zip(pressure, demand.curve, strict=True))
         )
 
-    def _used_on(self, node: int, resource: str) -> list[float]:
+    def _usage_on(self, node: int, resource: str) -> list[float]:
         if (node, resource) in self._totals:
             return self._totals[node, resource]
         total = self._totals[node, resource] = [0.0] * self._usage.grid.count
@@ -268,7 +268,7 @@ def relieve(
             moved.add(found.item.index)
         else:
             refused.add((found.item.index, found.target))
-    return _told(board, loads), [*_unknown(board, usage), *_left(board, loads, wanted)]
+    return _used_loads(board, loads), [*_unknown(board, usage), *_causes_of_imbalance(board, loads, wanted)]
 
 
 def _best(
@@ -361,7 +361,7 @@ def _unknown(board: Board, usage: Usage) -> list[str]:
     return [f"what was used is not known of {told}, which takes no part ({cure})"] if names else []
 
 
-def _left(board: Board, loads: UsedLoads, wanted: Balance) -> list[str]:
+def _causes_of_imbalance(board: Board, loads: UsedLoads, wanted: Balance) -> list[str]:
     """Return why nodes whose load has lasted stay above the others."""
     if len(loads.curves) < 2:
         return []
@@ -379,7 +379,7 @@ def _left(board: Board, loads: UsedLoads, wanted: Balance) -> list[str]:
     return texts
 
 
-def _told(board: Board, loads: UsedLoads) -> dict[str, dict[str, UsedLoad]]:
+def _used_loads(board: Board, loads: UsedLoads) -> dict[str, dict[str, UsedLoad]]:
     found: dict[str, dict[str, UsedLoad]] = {}
     for node in sorted(loads.hosts):
         found[board.nodes[node].name] = {

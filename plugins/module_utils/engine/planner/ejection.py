@@ -77,7 +77,7 @@ class Search:
     def bring(self, item: Item, node: int, extra: int | None, why: str) -> bool:
         """Place the item on the node, moving at most extra others off it; None moves none."""
         self._limit = math.inf
-        if self.board.fits(item, node) and self._admitted(item, node, why):
+        if self.board.fits(item, node) and self._admit(item, node, why):
             return True
         if extra is None or node not in self.board.rows(item).nodes:
             return False
@@ -149,12 +149,12 @@ class Search:
         if len(nodes) > 1:
             nodes = list(self.rank(item, nodes))
             nodes.sort(key=lambda node: self._comes_second(item, self.board.nodes[node].name))
-        return any(self._admitted(item, node, why) for node in nodes)
+        return any(self._admit(item, node, why) for node in nodes)
 
     def _comes_second(self, item: Item, node: str) -> tuple[bool, bool]:
         return node not in self.board.preferred, node not in item.prefers
 
-    def _admitted(self, item: Item, node: int, why: str) -> bool:
+    def _admit(self, item: Item, node: int, why: str) -> bool:
         """Place the item on the node unless a filter refuses."""
         board = self.board
         if board.refusal(item, node) is not None:
@@ -190,17 +190,17 @@ class Search:
         self, item: Item, node: int, victims: Sequence[Item], extra: int, level: int, held: frozenset[int], why: str
     ) -> bool:
         """Move the victims away, and those because of which a filter refuses the item; then place the item."""
-        left = self._moved_away(victims, node, f"makes room on {self.board.nodes[node].name} for {item.label}",
+        left = self._move_away(victims, node, f"makes room on {self.board.nodes[node].name} for {item.label}",
                                 extra, level, held)  # fmt: skip
         if left is None or not self.board.fits(item, node):
             return False
-        if self._admitted(item, node, why):
+        if self._admit(item, node, why):
             return True
-        left = self._moved_away(self._blockers(item, node, held), node,
+        left = self._move_away(self._blockers(item, node, held), node,
                                 f"lets {item.label} onto {self.board.nodes[node].name}", left, level, held)  # fmt: skip
-        return left is not None and self._admitted(item, node, why)
+        return left is not None and self._admit(item, node, why)
 
-    def _moved_away(
+    def _move_away(
         self, victims: Sequence[Item], node: int, why: str, extra: int, level: int, held: frozenset[int]
     ) -> int | None:
         """Move items off the node; return how many of the extra moves are left, or None if some find no place."""
@@ -297,7 +297,7 @@ class Search:
         set does, yield the large one with the largest items and the one with the smallest.
         """
         most, small = VICTIMS if len(groups) <= MANY_SHAPES else 2, False
-        for items in self._chosen(groups, 0, 0, most, short_cpu, short_memory, extra):
+        for items in self._choices(groups, 0, 0, most, short_cpu, short_memory, extra):
             cores, memory = sum(each.cores for each in items), sum(each.memory for each in items)
             if not any(cores - e.cores >= short_cpu and memory - e.memory >= short_memory for e in items):
                 small = True
@@ -319,7 +319,7 @@ class Search:
                 else:
                     self._cut = True
 
-    def _chosen(
+    def _choices(
         self,
         groups: Sequence[tuple[Sequence[Item], int]],
         first: int,
@@ -347,7 +347,7 @@ class Search:
             if cpu <= 0 and memory <= 0:
                 yield (item,)
             elif count > 1:
-                for others in self._chosen(groups, number, position + 1, count - 1, cpu, memory, extra - weight):
+                for others in self._choices(groups, number, position + 1, count - 1, cpu, memory, extra - weight):
                     yield (item, *others)
 
     def _with_room(self, item: Item) -> list[int]:

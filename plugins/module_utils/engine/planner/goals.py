@@ -52,11 +52,11 @@ def repair(board: Board, placer: Placer) -> dict[int, str]:
         placer.one(item, EXTRA, f"repairs: {name} {broken[item].reason}")
     left = {item.index: status.text for item, status in broken_rules(board).items()}
     for node in range(len(board.nodes)):
-        left |= dict.fromkeys(_needed(board, node), _OVERALLOCATED.text)
+        left |= dict.fromkeys(_items_to_relieve(board, node), _OVERALLOCATED.text)
     return left
 
 
-def _needed(board: Board, node: int) -> list[int]:
+def _items_to_relieve(board: Board, node: int) -> list[int]:
     """Return the largest items whose leaving would bring a node below its limit; all of them if that is too little."""
     short = _excess(board, node)
     if short is None:
@@ -176,13 +176,13 @@ def _brought(
     for index in sorted(targets, key=lambda index: (-board.items[index].share, index)):
         node = targets[index]
         item = board.items[index]
-        if done < most and placer.bring(item, node, extra, _told(board, item, node, why)):
+        if done < most and placer.bring(item, node, extra, _reason_of(board, item, node, why)):
             del targets[index]
             done += 1
     return done
 
 
-def _told(board: Board, item: Item, target: int, why: str) -> str:
+def _reason_of(board: Board, item: Item, target: int, why: str) -> str:
     return why.format(source=board.nodes[board.node_of(item)].name, target=board.nodes[target].name)
 
 
@@ -197,7 +197,7 @@ def balance(board: Board, placer: Placer, wanted: Balance) -> None:
     refused: set[tuple[int, int]] = set()
     while found := _best_move(board, hosts, wanted, refused, ()) or _best_move(board, hosts, wanted, refused, moved):
         item, target = found
-        if placer.bring(item, target, None, _told(board, item, target, BALANCES)):
+        if placer.bring(item, target, None, _reason_of(board, item, target, BALANCES)):
             moved[item.index] += 1
         else:
             refused.add((item.index, target))

@@ -250,7 +250,7 @@ def guests_together(
             if term.required and term.together and term.topology_key == NODE_KEY:
                 near = {o.vmid for o in guests.values() if o.node == guest.node and selects(term.selector, o)}
                 links.append({guest.vmid, *near})
-    return _joined(links)
+    return _join_sets(links)
 
 
 def requests_together(requests: Sequence[Request]) -> list[tuple[int, ...]]:
@@ -261,10 +261,10 @@ def requests_together(requests: Sequence[Request]) -> list[tuple[int, ...]]:
             if term.required and term.together and term.topology_key == NODE_KEY:
                 near = {other for other, each in enumerate(requests) if selects_request(term.selector, each)}
                 links.append({position, *near})
-    return _joined(links)
+    return _join_sets(links)
 
 
-def _joined(links: Iterable[set[int]]) -> list[tuple[int, ...]]:
+def _join_sets(links: Iterable[set[int]]) -> list[tuple[int, ...]]:
     """Merge sets that share a member, and drop sets with a single member."""
     group_of: dict[int, set[int]] = {}
     for link in links:

@@ -217,10 +217,10 @@ class Packing:
         until = turn + TENURE
         if other is not None:
             board.lift(other)
-        refused = self._refused(item, target, until)
+        refused = self._is_refused(item, target, until)
         if not refused:
             board.move(item, target, self._why[item.index])
-            refused = other is not None and self._refused(other, source, until)
+            refused = other is not None and self._is_refused(other, source, until)
         board.undo(mark)
         if refused:
             return False
@@ -233,7 +233,7 @@ class Packing:
             self._free_until[other.index] = until + (other.index + turn) % TENURE
         return True
 
-    def _refused(self, item: Item, node: int, until: int) -> bool:
+    def _is_refused(self, item: Item, node: int, until: int) -> bool:
         """Return whether a rule forbids the item on the node, and learn which items it must be apart from."""
         board = self.board
         if not board.forbidden(item, node):

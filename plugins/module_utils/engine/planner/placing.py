@@ -82,7 +82,7 @@ class Placer:
         if by_score and not self._attempt(tasks, ORDERS[0], self._by_score, None, until_failure=True).failed:
             return []
         mark = len(self.board.trail)
-        best = self._packed(tasks)
+        best = self._pack(tasks)
         self.board.undo(mark)
         tried: list[list[int]] = []
         for order in (*ORDERS, self._least_choice):
@@ -106,15 +106,15 @@ class Placer:
 
     def bring(self, item: Item, node: int, extra: int | None, why: str) -> bool:
         """Place an item on one node, moving a limited number of others off it; None moves none."""
-        return item.movable and self._tried(item, lambda search: search.bring(item, node, extra, why))
+        return item.movable and self._try(item, lambda search: search.bring(item, node, extra, why))
 
     def relieve(self, node: int, short_cpu: float, short_memory: float, extra: int, why: str, share: int) -> bool:
         """Free this much CPU and memory on a node, with one of so many shares of the remaining steps."""
-        return self._tried(None, lambda search: search.relieve(node, short_cpu, short_memory, extra, why), share)
+        return self._try(None, lambda search: search.relieve(node, short_cpu, short_memory, extra, why), share)
 
     def leave(self, item: Item, why: str) -> bool:
         """Move the item to another node that has room for it, if there is one."""
-        return self._tried(item, lambda search: search.place(item, None, why))
+        return self._try(item, lambda search: search.place(item, None, why))
 
     # --- inside ---
 
@@ -123,7 +123,7 @@ class Placer:
         item = task.item
         return (-item.priority, len(self.board.rows(item).nodes), item.plain, ORDERS[0](task))
 
-    def _tried(self, item: Item | None, action: Callable[[Search], bool], share: int = 1) -> bool:
+    def _try(self, item: Item | None, action: Callable[[Search], bool], share: int = 1) -> bool:
         """Run the action and return whether it succeeds within the bounds; if not, undo it."""
         mark = len(self.board.trail)
         search = Search(self.board, max(self._bounds.steps - self.steps, 0) // share)
@@ -149,7 +149,7 @@ class Placer:
         self.steps += search.steps
         self.exhausted |= search.exhausted
 
-    def _packed(self, tasks: Sequence[Task]) -> Placed | None:
+    def _pack(self, tasks: Sequence[Task]) -> Placed | None:
         """Place all items by packing, without moving others, where the items allow that."""
         items = [task.item for task in tasks]
         if len(items) < 2 or not all(item.free for item in items):

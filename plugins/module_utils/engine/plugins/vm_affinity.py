@@ -69,10 +69,10 @@ class VMAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin):
             return SKIP
         required = [term for term in request.affinity if term.required]
         affinity = state[self.name] = Affinity(
-            attracting=[_selected(term, cluster) for term in required if term.together],
-            repelling=[_selected(term, cluster) for term in required if not term.together],
+            attracting=[_count_term(term, cluster) for term in required if term.together],
+            repelling=[_count_term(term, cluster) for term in required if not term.together],
             repelled=[_having(term, cluster) for term in against],
-            preferred=[_selected(term, cluster) for term in request.affinity if not term.required],
+            preferred=[_count_term(term, cluster) for term in request.affinity if not term.required],
             first_of_group=is_first_of_group(request),
         )
         if not required and not against:
@@ -129,13 +129,13 @@ def _may_be_first(affinity: Affinity) -> bool:
     return affinity.first_of_group and not any(counted.counts.total for counted in affinity.attracting)
 
 
-def _selected(term: AffinityTerm, cluster: ClusterState) -> Counted:
-    return _counted(term, cluster.selected(term.selector), cluster)
+def _count_term(term: AffinityTerm, cluster: ClusterState) -> Counted:
+    return _count_by_domain(term, cluster.selected(term.selector), cluster)
 
 
 def _having(term: AffinityTerm, cluster: ClusterState) -> Counted:
-    return _counted(term, cluster.repelling.holders(term), cluster)
+    return _count_by_domain(term, cluster.repelling.holders(term), cluster)
 
 
-def _counted(term: AffinityTerm, selected: GuestsByNode, cluster: ClusterState) -> Counted:
+def _count_by_domain(term: AffinityTerm, selected: GuestsByNode, cluster: ClusterState) -> Counted:
     return Counted(term, DomainCounts(term.topology_key, selected, (info.node for info in cluster.nodes)))

@@ -120,11 +120,11 @@ def _storage_class(where: str, name: str, body: Mapping[str, t.Any]) -> StorageC
         types=frozenset(values["types"]),
         shared=values["shared"],
         overcommit=values["overcommit"],
-        reserved=_reserved(where, values["reserved"]),
+        reserved=_reserve(where, values["reserved"]),
     )
 
 
-def _reserved(where: str, text: str | None) -> float:
+def _reserve(where: str, text: str | None) -> float:
     """A fraction below 1, or bytes."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", (text or "0").strip())
     if match is None or (match[2] and float(match[1]) >= 100):

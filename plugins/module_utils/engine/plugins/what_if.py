@@ -56,7 +56,7 @@ def nearest(request: Request, refusals: Refusals) -> dict[str, t.Any] | None:
 
     if not refusals:
         return None
-    asked = {resource: _asked_for(request, resource) for resource in ("cpu", "memory", "storage")}
+    asked = {resource: _amount(request, resource) for resource in ("cpu", "memory", "storage")}
 
     def distance(node: str) -> tuple[int, float, str]:
         missing = missing_on(refusals[node])
@@ -67,7 +67,7 @@ def nearest(request: Request, refusals: Refusals) -> dict[str, t.Any] | None:
     return {"node": best, "missing": missing_on(refusals[best]), "also": _refusing(refusals[best])}
 
 
-def _asked_for(request: Request, resource: str) -> float:
+def _amount(request: Request, resource: str) -> float:
     disks = request.disks if request.clone is None else cloned_disks(request, request.clone.templates[0])
     storage = sum(disk.size for disk in disks)
     asked: Mapping[str, float] = {"cpu": request.cores, "memory": request.memory, "storage": storage}

@@ -114,7 +114,7 @@ def parse_range(text: str) -> VMIDRange:
     Raises:
         InvalidVMIDRange: a part is no range or no id, runs backwards, or leaves 100..999999999.
     """
-    return VMIDRange(tuple(_merged(_interval(part, text) for part in text.split(","))))
+    return VMIDRange(tuple(_merge(_interval(part, text) for part in text.split(","))))
 
 
 def _interval(part: str, text: str) -> tuple[int, int]:
@@ -133,7 +133,7 @@ def _vmid(digits: str, text: str) -> int:
     return int(digits)
 
 
-def _merged(intervals: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
+def _merge(intervals: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
     merged: list[tuple[int, int]] = []
     for first, last in sorted(intervals):
         if merged and first <= merged[-1][1] + 1:

@@ -66,7 +66,7 @@ class _Numbers(Automaton):
     def numbers(self, length: int) -> Digits | None:
         """Return the strings of `length` digits that are matched and begin with no zero, or None."""
         strings = self._strings(self._start, length)
-        return _joined((None, *strings.children[1:])) if strings else None
+        return _join((None, *strings.children[1:])) if strings else None
 
     def _strings(self, positions: int, length: int) -> Digits | None:
         """Return the strings of `length` digits that lead from `positions` to the end, or None."""
@@ -78,7 +78,7 @@ class _Numbers(Automaton):
         key = (positions, length)
         if key not in self._known:
             following = (self._strings(self._read(positions, digit), length - 1) for digit in DIGITS)
-            self._known[key] = _joined(tuple(following))
+            self._known[key] = _join(tuple(following))
         return self._known[key]
 
     def _read(self, positions: int, digit: str) -> int:
@@ -104,7 +104,7 @@ class _Numbers(Automaton):
         return sum(1 << position for position in set_bits(reading) if self.follow[position] & positions)
 
 
-def _joined(children: tuple[Digits | None, ...]) -> Digits | None:
+def _join(children: tuple[Digits | None, ...]) -> Digits | None:
     count = sum(child.count for child in children if child)
     return Digits(children, count) if count else None
 

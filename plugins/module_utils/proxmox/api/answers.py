@@ -43,7 +43,7 @@ def failure_of_answer(
     The message is the call, followed by Proxmox's own message. details hold C(method), C(path), C(status) and, for
     refused parameters, C(errors) by field.
     """
-    answer = _parsed(body)
+    answer = _parse(body)
     message, fields = _message(answer, reason), _fields(answer)
     if fields:
         message = "; ".join([message.rstrip("."), *(f"{field}: {text}" for field, text in sorted(fields.items()))])
@@ -55,7 +55,7 @@ def failure_of_answer(
     if status == 401:
         return AuthenticationFailed(f"{call}: {message or 'no reason given'}", **details)
     if status == 403:
-        return PermissionDenied(f"{call}: {message}{_needed(path, message, params)}", **details)
+        return PermissionDenied(f"{call}: {message}{_missing_privilege(path, message, params)}", **details)
     if status == 501:
         return NotImplementedHere(f"{call}: {message}", **details)
     if status == CONNECTION_TO_NODE_FAILED:
@@ -70,7 +70,7 @@ def failure_of_answer(
     return ApiError(f"{call}: {message}", **details)
 
 
-def _needed(path: str, message: str, params: Mapping[str, t.Any]) -> str:
+def _missing_privilege(path: str, message: str, params: Mapping[str, t.Any]) -> str:
     """Return the privilege that a refused create or clone needs if Proxmox does not name it; else an empty text."""
     vmid = params.get("newid" if path.endswith("/clone") else "vmid")
     if "(" in message or vmid is None or not re.fullmatch(r"/nodes/[^/]+/qemu(/\d+/clone)?", path):
@@ -133,9 +133,11 @@ _OTHER_NAME = frozenset({62, 64})
 
 def _cure_of(error: ssl.SSLCertVerificationError) -> str:
     """Return how to make a certificate acceptable."""
-    if error.verify_code in _EXPIRED:
+    # Only errors that OpenSSL raised have a code.
+    code = getattr(error, "verify_code", None)
+    if code in _EXPIRED:
         return "renew the certificate (pvenode cert), and check the clocks of the node and of this host"
-    if error.verify_code in _OTHER_NAME:
+    if code in _OTHER_NAME:
         return "set api_host to a name or an address that the certificate has"
     return "set ca_path to the file of its CA, /etc/pve/pve-root-ca.pem of a node if Proxmox VE made it"
 
@@ -161,7 +163,7 @@ def _without_secrets(location: str) -> str:
     return re.sub(r"//[^/]*@", "//", re.sub(r"[?#].*", "", location, flags=re.DOTALL))[:200]
 
 
-def _parsed(body: str) -> Mapping[str, t.Any]:
+def _parse(body: str) -> Mapping[str, t.Any]:
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):

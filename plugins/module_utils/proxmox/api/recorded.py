@@ -48,7 +48,7 @@ class RecordedReader:
                 require_sane(data)
             except WrongShape as error:
                 raise InvalidSnapshot(f'snapshot: "{path}": {error}') from None
-            self._answers[_normalized(path)] = data
+            self._answers[_normalize(path)] = data
         if not isinstance(self._answers.get(_REQUIRED_PATH), list):
             raise InvalidSnapshot(f'snapshot: "{_REQUIRED_PATH}" with its list of rows is missing')
 
@@ -117,7 +117,7 @@ def _key(path: str, params: Mapping[str, t.Any]) -> str:
     return path + (f"?{urllib.parse.urlencode(sorted(sent.items()))}" if sent else "")
 
 
-def _normalized(path: str) -> str:
+def _normalize(path: str) -> str:
     bare, _separator, query = path.partition("?")
     return _key(bare.rstrip("/"), dict(urllib.parse.parse_qsl(query)))
 

@@ -262,7 +262,7 @@ def credentials(params: Mapping[str, t.Any]) -> tuple[str, str | None, str | Non
 
     Raises InvalidRequest when they are missing or contradict each other.
     """
-    user = str(_required(params, "api_user"))
+    user = str(_require(params, "api_user"))
     if not _USER.fullmatch(user):
         raise InvalidRequest(f"api_user: expected user@realm, for example root@pam{got('api_user', user)}")
     if params.get("api_password"):
@@ -288,7 +288,7 @@ def credentials(params: Mapping[str, t.Any]) -> tuple[str, str | None, str | Non
 def hosts(params: Mapping[str, t.Any]) -> list[Host]:
     """Return the hosts in the order in which they are tried. Raises InvalidRequest."""
     port = params.get("api_port") or _DEFAULT_PORT
-    return [_host(text.strip(), port) for text in _required(params, "api_host")]
+    return [_host(text.strip(), port) for text in _require(params, "api_host")]
 
 
 def verification(params: Mapping[str, t.Any]) -> bool | str:
@@ -347,7 +347,7 @@ def _number(option: str, given: int | str, largest: int, expected: str) -> int:
     return number
 
 
-def _required(params: Mapping[str, t.Any], option: str) -> t.Any:
+def _require(params: Mapping[str, t.Any], option: str) -> t.Any:
     value = params.get(option)
     if not value or value == [""]:
         variable = option.upper().replace("API_", "PROXMOX_")

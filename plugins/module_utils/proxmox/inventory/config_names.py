@@ -26,11 +26,11 @@ def read_config_names(reader: Reader, vmids: Collection[int]) -> dict[int, str]:
     if found.keys() >= set(vmids):
         return {vmid: found[vmid] for vmid in vmids}
     for job in read_rows(reader, "/cluster/backup") or ():
-        found |= _names(_included(reader, str(job.get("id"))), "id")
+        found |= _names(_read_included(reader, str(job.get("id"))), "id")
     return {vmid: found[vmid] for vmid in vmids if vmid in found}
 
 
-def _included(reader: Reader, job: str) -> Iterable[Row] | None:
+def _read_included(reader: Reader, job: str) -> Iterable[Row] | None:
     try:
         tree: t.Any = reader.get(f"/cluster/backup/{job}/included_volumes")
     except UNREADABLE:

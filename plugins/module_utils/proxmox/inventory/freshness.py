@@ -134,7 +134,7 @@ def settle(
     doubts = _doubts(reader, snapshot, auditor)
     snapshot = dataclasses.replace(snapshot, migrating=doubts.migrating)
     listed = {guest.vmid for guest in snapshot.guests}
-    trusted = _trusted(snapshot, known, doubts)
+    trusted = _trusted_vmids(snapshot, known, doubts)
     snapshot = _with_statuses(snapshot, {vmid: doubts.statuses.get(vmid) for vmid in trusted if known[vmid].proven})
     doubtful = (doubts.vmids | listed & known.keys()) - trusted
     if not (doubtful or doubts.places):
@@ -144,7 +144,7 @@ def settle(
     online = frozenset(node.name for node in snapshot.nodes if node.online)
     places = {(guest.node, guest.kind) for guest in snapshot.guests if guest.vmid in doubtful} | doubts.places
     lists = _read_lists(reader, [place for place in sorted(places) if place[0] in online])
-    settled = _merged(snapshot, lists, doubtful, doubts.restoring)
+    settled = _merge(snapshot, lists, doubtful, doubts.restoring)
     left = patience
 
     def wait() -> bool:
@@ -155,9 +155,9 @@ def settle(
         left -= _POLL_EVERY
         return True
 
-    while (unfinished := _unfinished(settled, lists, awaited)) and wait():
+    while (unfinished := _unfinished_places(settled, lists, awaited)) and wait():
         lists |= _read_lists(reader, unfinished)
-        settled = _merged(snapshot, lists, doubtful, doubts.restoring)
+        settled = _merge(snapshot, lists, doubtful, doubts.restoring)
     settled = _with_paused(_with_pools(reader, settled, listed, wait), doubts.paused)
     missing = doubtful & listed - {guest.vmid for guest in settled.guests}
     return _with_moved(reader, settled, missing) if missing else settled
@@ -253,7 +253,7 @@ def _may_be_paused(tasks: Sequence[Row], vmid: int) -> bool:
     return any(task["type"] == "qmpause" and _began(task) == newest for task in own)
 
 
-def _trusted(snapshot: Snapshot, known: Mapping[int, KnownGuest], doubts: _Doubts) -> frozenset[int]:
+def _trusted_vmids(snapshot: Snapshot, known: Mapping[int, KnownGuest], doubts: _Doubts) -> frozenset[int]:
     """Return the VMIDs of known guests that neither their row nor a task contradicts."""
     rows = {guest.vmid: guest for guest in snapshot.guests}
     return frozenset(
@@ -327,7 +327,7 @@ def _read_list(reader: Reader, node: str, kind: str) -> list[Guest] | None:
     return None if rows is None else [guest_of_row({**row, "node": node, "type": kind}) for row in rows]
 
 
-def _merged(
+def _merge(
     snapshot: Snapshot,
     lists: Mapping[Place, Sequence[Guest]],
     doubtful: Set[int],
@@ -383,11 +383,11 @@ def _with_moved(reader: Reader, settled: Snapshot, missing: Set[int]) -> Snapsho
         return settled
     moved = [guest_of_row(row) for row in rows if row.get("vmid") in missing]
     lists = _read_lists(reader, {(guest.node, guest.kind) for guest in moved})
-    found = _merged(dataclasses.replace(settled, guests=tuple(moved)), lists, missing).guests
+    found = _merge(dataclasses.replace(settled, guests=tuple(moved)), lists, missing).guests
     return dataclasses.replace(settled, guests=(*settled.guests, *(each for each in found if each.vmid in missing)))
 
 
-def _unfinished(snapshot: Snapshot, lists: Mapping[Place, object], doubtful: Set[int]) -> set[Place]:
+def _unfinished_places(snapshot: Snapshot, lists: Mapping[Place, object], doubtful: Set[int]) -> set[Place]:
     return {
         (guest.node, guest.kind)
         for guest in snapshot.guests

@@ -55,7 +55,7 @@ def read_volumes(
     for (node, volume), each in asked.items():
         sizes = lists[each]
         if sizes is not None:
-            looked_up = dict(_looked_up(node, volume, each.content, sizes))
+            looked_up = dict(_look_up(node, volume, each.content, sizes))
             if looked_up.get((node, volume), 0) is None:
                 # The message names the volumes that exist instead.
                 found.update(((node, other), size) for other, size in sizes.items())
@@ -73,7 +73,7 @@ def _kind_of(volume: str) -> tuple[str, int | None] | None:
     return ("images", int(image[1])) if image else None
 
 
-def _looked_up(
+def _look_up(
     node: str, volume: str, content: str, sizes: Mapping[str, int]
 ) -> Iterable[tuple[tuple[str, str], int | None]]:
     storage, _separator, name = volume.partition(":")

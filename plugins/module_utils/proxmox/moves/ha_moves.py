@@ -79,7 +79,7 @@ class HAMoves:
             )
             raise TaskFailed(text, node=move.source, log=[])
         if outcome == "failed":
-            raise self._failed(move, since)
+            raise self._failure(move, since)
 
     def _rows(self, vmids: Collection[int]) -> tuple[dict[int, Row], frozenset[str]]:
         """Return the rows of these guests by VMID, and the nodes that are offline."""
@@ -88,7 +88,7 @@ class HAMoves:
         offline = frozenset(str(row.get("node")) for row in nodes if row.get("status") == "offline")
         return {row["vmid"]: row for row in rows if row.get("vmid") in vmids}, offline
 
-    def _failed(self, move: Move, since: float | None) -> TaskFailed:
+    def _failure(self, move: Move, since: float | None) -> TaskFailed:
         upid = latest_task(self._session, move.source, move.vmid, WORKERS, since or 0.0)
         log = self._tasks.log_tail(upid) if upid else ()
         text = f"the HA manager moved {move.vmid} back, or could not move it to {move.target}"

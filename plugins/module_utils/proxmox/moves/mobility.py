@@ -55,7 +55,7 @@ def read_mobility(
         if why is not None:
             return stuck(*why)
         try:
-            check, config = _inspected(reader, guest)
+            check, config = _inspect(reader, guest)
             if guest.kind == "lxc":
                 mobility = container_mobility(guest, check, config, surroundings, permitted)
             else:
@@ -77,7 +77,7 @@ def read_mobility(
     return in_parallel(read, [guest.vmid for guest in wanted])
 
 
-def _inspected(reader: Reader, guest: Guest) -> tuple[Answer, Answer]:
+def _inspect(reader: Reader, guest: Guest) -> tuple[Answer, Answer]:
     """Return what Proxmox reports about a guest's next move, empty if this release has no such check, and its config.
 
     Raises Locked when the guest is locked, and ApiError, ConnectionFailed and PermissionDenied as the API answers.

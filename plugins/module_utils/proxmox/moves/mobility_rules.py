@@ -101,7 +101,7 @@ def _vm_mobility(
     via = via_of(guest)
     disks = tuple(_local_disks(check, config))
     why = (
-        _kept_by_tag(guest, permitted)
+        _tag_cause(guest, permitted)
         or kept_by_ha(guest, around)
         or _unknown_in_check(check, guest.kind)
         or _devices(check, running)
@@ -114,7 +114,7 @@ def _vm_mobility(
     demands = demands_of(config, guest.kind)
     lesser = dict(with_lesser_processors(demands, guest, around)) if running else {}
     refusals = (
-        _refused(check, mapped, guest, around),
+        _refused_nodes(check, mapped, guest, around),
         without_bridges(demands, guest, around),
         of_another_machine(guest, around),
         lesser.items(),
@@ -134,7 +134,7 @@ def container_mobility(
     """Return how a container can be moved. Proxmox itself checks little of this, and before 9 nothing."""
     running, disks = guest.running, tuple(_disks_of_container(config, around))
     why = (
-        _kept_by_tag(guest, permitted)
+        _tag_cause(guest, permitted)
         or kept_by_ha(guest, around)
         or _unknown_in_check(check, guest.kind)
         or _bind_mounts(config)
@@ -146,7 +146,7 @@ def container_mobility(
         return stuck(*why)
     demands = demands_of(config, guest.kind)
     refusals = (
-        _refused(check, set(), guest, around),
+        _refused_nodes(check, set(), guest, around),
         without_bridges(demands, guest, around),
         of_another_machine(guest, around),
     )
@@ -157,7 +157,7 @@ def presumed(guest: Guest, around: Surroundings, permitted: Permitted) -> Mobili
     """Return how a guest can be moved as far as the cluster's list shows, which has no local disks and devices."""
     container = guest.kind == "lxc"
     why = (
-        _kept_by_tag(guest, permitted)
+        _tag_cause(guest, permitted)
         or kept_by_ha(guest, around)
         or (_restart(guest.running, permitted) if container else None)
         or _not_permitted(guest.running, (), permitted)
@@ -185,7 +185,7 @@ def _mobility(
         how=how,
         via=via,
         disks=disks,
-        not_to=_joined(*refusals, against_ha(guest, around)),
+        not_to=_join(*refusals, against_ha(guest, around)),
         cure=cure_of_ha(guest, around),
         together=together_with(guest, check or {}, around),
         replicated_to=targets,
@@ -208,7 +208,7 @@ def offline(guest: Guest, around: Surroundings) -> Cause | None:
     return (f"its node {guest.node} is offline", "bring the node back") if guest.node in around.offline else None
 
 
-def _kept_by_tag(guest: Guest, permitted: Permitted) -> Cause | None:
+def _tag_cause(guest: Guest, permitted: Permitted) -> Cause | None:
     tag = ignored(guest.tags) if permitted.tag_rules else None
     return None if tag is None else (f"its tag {tag} keeps it where it is", f"remove the tag {tag}, or move it by hand")
 
@@ -348,7 +348,7 @@ def _disks_of_container(config: Mapping[str, t.Any], around: Surroundings) -> It
 # --- where a guest cannot go ---
 
 
-def _joined(*refusals: Refusals) -> dict[str, str]:
+def _join(*refusals: Refusals) -> dict[str, str]:
     """Return the first reason for each node."""
     found: dict[str, str] = {}
     for node, reason in (pair for pairs in refusals for pair in pairs):
@@ -356,7 +356,7 @@ def _joined(*refusals: Refusals) -> dict[str, str]:
     return found
 
 
-def _refused(
+def _refused_nodes(
     check: Mapping[str, t.Any], mapped: set[str], guest: Guest, around: Surroundings
 ) -> Iterator[tuple[str, str]]:
     """Yield the nodes that Proxmox's check refuses. mapped are storages whose volumes may go to other storages."""

@@ -82,7 +82,7 @@ class Mover:
             ConnectionFailed, PermissionDenied: the migration was not begun.
             AnswerLost: it is unknown whether the migration was begun.
         """
-        params = self._prepared(move, demanding)
+        params = self._prepare(move, demanding)
         if move.how == RESTART and move.kind == "qemu":
 
             def migrate(still: Move) -> tuple[str, ...]:
@@ -91,22 +91,22 @@ class Mover:
             return move_off(self._session, self._tasks, move, fence, migrate, label(move))
         since = self._session.server_time()
         try:
-            upid = self._sent(move, params, since, fence, demanding)
+            upid = self._send(move, params, since, fence, demanding)
         except ApiError as error:
             if lock_named(error.message) is not None:
                 raise self._stale(move, error) from error
-            raise self._failure(move, error.message, self._found(move), refused=True) from error
+            raise self._failure(move, error.message, self._find(move), refused=True) from error
         try:
             result = self._tasks.wait(upid)
             if Upid.parse(upid).type == "hamigrate":
                 self._ha.follow(move, since, lambda: self._repeat(move, fence, demanding))
         except TaskFailed as error:
-            return self._ended_badly(move, error)
+            return self._warn_or_raise(move, error)
         return result.log if result.warnings else ()
 
     # --- before ---
 
-    def _prepared(self, move: Move, demanding: Demanding) -> dict[str, t.Any]:
+    def _prepare(self, move: Move, demanding: Demanding) -> dict[str, t.Any]:
         """Return the parameters of the request, if the guest is the one that was planned for, and as the plan assumes.
 
         The proof comes last, right before the request. Raises as move does.
@@ -122,9 +122,9 @@ class Mover:
         if check:
             _check_running(move, running=bool(int(check.get("running") or 0)))
         connections = self._keeps_connections(move, check)
-        configs = self._proved(move)
+        configs = self._prove(move)
         if demanding(configs):
-            configs = self._proved(move)
+            configs = self._prove(move)
         config = configs[move.vmid]
         if config.get("lock"):
             raise stale(move, f"it is locked ({config['lock']})")
@@ -146,7 +146,7 @@ class Mover:
                 self._takes_connections[move.target] = bool(self._session.get(path).get("has-dbus-vmstate"))
         return self._takes_connections.get(move.target, False)
 
-    def _proved(self, move: Move) -> dict[int, Mapping[str, t.Any]]:
+    def _prove(self, move: Move) -> dict[int, Mapping[str, t.Any]]:
         """Return the configs of the guest that moves and of those that move along, which are the guests of the plan."""
         configs: dict[int, Mapping[str, t.Any]] = {}
         for vmid in reversed(move.vmids):
@@ -203,7 +203,7 @@ class Mover:
 
     # --- under way ---
 
-    def _sent(
+    def _send(
         self,
         move: Move,
         params: Mapping[str, t.Any] | None,
@@ -216,7 +216,7 @@ class Mover:
         params are those of a guest that has just been checked; None: it is to be checked.
         """
         for tries_left in reversed(range(SENDINGS)):
-            params = params or self._prepared(move, demanding)
+            params = params or self._prepare(move, demanding)
             fence()
             try:
                 # What the guest is was proved as the last thing that params are made of.
@@ -224,7 +224,7 @@ class Mover:
                 guest = GuestWriter(self._session, self._tasks, move.vmid, identity, is_fresh=True)
                 return guest.migrate(move.source, params)
             except AnswerLost:
-                upid = self._poller.until(lambda: self._begun(move, since), LOOK_FOR)
+                upid = self._poller.until(lambda: self._find_task(move, since), LOOK_FOR)
                 if upid is not None:
                     return upid
                 if not tries_left:
@@ -241,9 +241,9 @@ class Mover:
         to move meanwhile is no longer as planned.
         """
         with suppress(ApiError, PlanStale):
-            self._tasks.wait(self._sent(move, None, self._session.server_time(), fence, demanding))
+            self._tasks.wait(self._send(move, None, self._session.server_time(), fence, demanding))
 
-    def _begun(self, move: Move, since: float | None) -> str | None:
+    def _find_task(self, move: Move, since: float | None) -> str | None:
         """Return the task of a request whose answer was lost, if it was begun."""
         if since is None:
             return None
@@ -251,7 +251,7 @@ class Mover:
 
     # --- after ---
 
-    def _ended_badly(self, move: Move, error: TaskFailed) -> tuple[str, ...]:
+    def _warn_or_raise(self, move: Move, error: TaskFailed) -> tuple[str, ...]:
         """Return a warning if the guest has arrived and only the last steps of its migration failed; else raise
         MoveFailed, or PlanStale if another migration of the guest was quicker.
         """
@@ -262,7 +262,7 @@ class Mover:
         if is_missing(status):
             raise stale(move, f"it is no longer on {move.source}") from error
         cause = cause_of(error.details.get("log", ())) or error.message
-        found = self._found(move)
+        found = self._find(move)
         if found.node == move.target and found.config is not None and not found.config.get("lock"):
             return (f"it has arrived, but its migration ended with: {cause}",)
         raise self._failure(move, cause, found) from error
@@ -310,7 +310,7 @@ class Mover:
             orphans += [{"volume": volume, "node": move.target} for volume in volumes if volume not in kept]
         return orphans
 
-    def _found(self, move: Move) -> _Found:
+    def _find(self, move: Move) -> _Found:
         """Return where the guest is after a failure, as far as that can be read."""
         rows = read_rows(self._session, "/cluster/resources") or ()
         node = next((str(row["node"]) for row in rows if row.get("vmid") == move.vmid), None)

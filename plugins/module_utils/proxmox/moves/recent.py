@@ -36,12 +36,12 @@ def departures(reader: Reader, snapshot: Snapshot, since: float) -> list[Departu
     places = [(node.name, MOVING_TASKS[kind]) for node in snapshot.nodes if node.online for kind in kinds]
 
     def read(place: tuple[str, str]) -> list[Departure]:
-        return list(_ended(reader, *place, since))
+        return list(_departures(reader, *place, since))
 
     return sorted(each for found in in_parallel(read, places).values() for each in found)
 
 
-def _ended(reader: Reader, node: str, task: str, since: float) -> Iterator[Departure]:
+def _departures(reader: Reader, node: str, task: str, since: float) -> Iterator[Departure]:
     begun = max(int(since) - LONGEST, 0)
     for row in read_rows(reader, f"/nodes/{node}/tasks", typefilter=task, since=begun, limit=_MOST) or ():
         well = str(row.get("status")).startswith(("OK", "WARNINGS"))

@@ -183,14 +183,14 @@ class Properties(Conversion):
     def same(self, wanted: t.Any, current: t.Any) -> bool:
         """Compare the meaning of the properties, regardless of order, spelling, defaults and generated values."""
         given, present = self.kind.read(str(wanted)), self.kind.read(str(current))
-        return self.kind.same(self._pinned(given, present), present)
+        return self.kind.same(self._keep_generated(given, present), present)
 
     def merged(self, wanted: t.Any, current: t.Any) -> Value:
         """Keep values that Proxmox generated, such as a MAC address or a UUID."""
         given, present = self.kind.read(str(wanted)), self.kind.read(str(current))
-        return self.kind.format(self.kind.keep_generated(self._pinned(given, present), present))
+        return self.kind.format(self.kind.keep_generated(self._keep_generated(given, present), present))
 
-    def _pinned(self, wanted: dict[str, str], current: dict[str, str]) -> dict[str, str]:
+    def _keep_generated(self, wanted: dict[str, str], current: dict[str, str]) -> dict[str, str]:
         # Proxmox writes the newest version into the machine type of a Windows guest whose request has none.
         prefix = _VERSIONED_MACHINE.get(wanted.get("type", "")) if self.kind.name == "machine" else None
         if prefix and current.get("type", "").startswith(prefix):

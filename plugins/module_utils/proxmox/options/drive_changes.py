@@ -60,9 +60,9 @@ def compare_drive(
     present = kind_of(drive.slot).read(current)
     file = present.pop("file", "")
     present = {key: value for key, value in present.items() if key not in CREATION_ONLY}
-    reason = _occupied(drive, current)
+    reason = _slot_conflict(drive, current)
     if reason is not None:
-        return DriveChange(_shown(drive, storage), reasons=(reason,))
+        return DriveChange(_as_text(drive, storage), reasons=(reason,))
     target = drive.storage or storage
     if drive.cloudinit and is_cloudinit(file):
         return _move(drive, file, target, displaced=displaced)
@@ -93,7 +93,7 @@ def obstacle_to_move(slot: str, config: Mapping[str, t.Any], pending: Collection
     return None
 
 
-def _occupied(drive: Drive, current: str) -> str | None:
+def _slot_conflict(drive: Drive, current: str) -> str | None:
     """Return why a drive cannot take the place of the one in its slot; None if it can, or if they are the same.
 
     current is the slot's value in the config. The medium of a CD-ROM drive can be changed; a disk or a cloud-init drive
@@ -117,7 +117,7 @@ def _move(drive: Drive, file: str, target: str | None, *, displaced: bool) -> Dr
     here = file.partition(":")[0]
     if target == here or not (target or displaced):
         return None
-    return DriveChange(_shown(drive, target), move=target, unplaced=target is None)
+    return DriveChange(_as_text(drive, target), move=target, unplaced=target is None)
 
 
 def _compare_disk(drive: Drive, file: str, present: dict[str, str], move: DriveChange | None) -> DriveChange | None:
@@ -129,14 +129,14 @@ def _compare_disk(drive: Drive, file: str, present: dict[str, str], move: DriveC
     differ = not kind.same(wanted, present)
     kept = {key: value for key, value in wanted.items() if key != _MS_CERT}
     enrolls = differ and kind.same(kept, present)
-    reasons = _not_enrolled(wanted) if enrolls else _fixed(drive, size, differ=differ)
+    reasons = _not_enrolled(wanted) if enrolls else _fixed_parts(drive, size, differ=differ)
     grows = bool(drive.size and size and drive.size > size and not drive.small)
     if not (differ or grows or reasons):
         return move
 
     value = kind.format({**wanted, "file": file, **_size(size)})
     if reasons:
-        new = _shown(drive, file.partition(":")[0])
+        new = _as_text(drive, file.partition(":")[0])
     else:
         new = kind.format({**wanted, "file": file, **_size(drive.size if grows else size)})
     return replace(
@@ -161,7 +161,7 @@ def _not_enrolled(wanted: Mapping[str, str]) -> list[str]:
     return ["certificates are only enrolled in a disk that was created with pre_enrolled_keys"]
 
 
-def _fixed(drive: Drive, size: int | None, *, differ: bool) -> list[str]:
+def _fixed_parts(drive: Drive, size: int | None, *, differ: bool) -> list[str]:
     """Return why a part of the request cannot be applied."""
     reasons = []
     if drive.small:
@@ -194,7 +194,7 @@ def _add(drive: Drive, storage: str | None) -> DriveChange:
     return DriveChange(f"{value},size={format_size(drive.size)}", value, resize=drive.size)
 
 
-def _shown(drive: Drive, storage: str | None) -> str:
+def _as_text(drive: Drive, storage: str | None) -> str:
     return drive.to_api(drive.storage or storage or f"(storage class {drive.storage_class})")
 
 

@@ -230,7 +230,7 @@ def to_api(params: Mapping[str, t.Any]) -> dict[str, Value]:
         if value is None:
             continue
         if option.count:
-            api.update(_numbered(option, value))
+            api.update(_number(option, value))
         else:
             api[option.api] = option.conversion.to_api(option.name, value)
             check_length(option.name, str(api[option.api]), option.longest)
@@ -251,7 +251,7 @@ def _check_size(api: Mapping[str, Value]) -> None:
         )
 
 
-def _numbered(family: VMOption, value: t.Any) -> dict[str, Value]:
+def _number(family: VMOption, value: t.Any) -> dict[str, Value]:
     expected = f"a mapping with keys {family.api}0 to {family.api}{family.count - 1}"
     if family.count == 1:
         expected = f"a mapping with the key {family.api}0"

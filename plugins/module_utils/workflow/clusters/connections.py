@@ -81,7 +81,7 @@ def connect(clusters: Sequence[Cluster]) -> tuple[dict[str, Access], dict[str, C
 
     Raises InvalidRequest for two names of one cluster, and errors about the options or credentials of a cluster.
     """
-    answers = in_parallel(lambda number: _connected(clusters[number]), range(len(clusters)))
+    answers = in_parallel(lambda number: _connect(clusters[number]), range(len(clusters)))
     named = {clusters[number].name: answer for number, answer in answers.items()}
     found = {name: answer for name, answer in named.items() if isinstance(answer, Access)}
     silent = {name: answer for name, answer in named.items() if _is_outage(answer)}
@@ -127,7 +127,7 @@ def _with_labels(facts: Facts, labels: Mapping[str, str]) -> Facts:
     return both
 
 
-def _connected(cluster: Cluster) -> Access | CollectionError:
+def _connect(cluster: Cluster) -> Access | CollectionError:
     access: Access | None = None
     try:
         access = Access.open(cluster.params, cluster.facts)

@@ -107,7 +107,7 @@ class JointCycle:
         for site in self.sites:
             site.jobs = []
         by_name = {site.name: site for site in self.sites}
-        shown = {site: _shown(seen[site]) for site in self.sites}
+        shown = {site: _findings(seen[site]) for site in self.sites}
         candidates: dict[str, list[tuple[Site, Job]]] = {}
         for number, entry in enumerate(entries):
             found = {site.name: shown[site][number] for site in self.sites}
@@ -218,7 +218,7 @@ def _member(site: Site, placement: Placement, new: Collection[Job], requests: Ma
     return Member(site.name, site.cluster.labels, placement.scheduler, by_name, obstacles)
 
 
-def _shown(seen: Seen) -> list[Found]:
+def _findings(seen: Seen) -> list[Found]:
     """What one cluster shows about each VM, in the order of the entries."""
     names = {guest.name for guest in seen.counted.snapshot.guests}
     return [Found(job, match, job.entry.request.name in names) for job, match in seen.matches.items()]

@@ -160,7 +160,7 @@ class MultiClusterRun:
         again = False
         try:
             if waiting.patience > 0 and not vain:
-                seen = self._seen()
+                seen = self._combined_snapshot()
                 vmids = {vmid for job in doubtful if job.error is not None for vmid in job.error.details["vmids"]}
                 again = bool(doubtful) and waiting.until_names_are_known(doubtful, vmids)
                 again = again or waiting.until_worth_a_try(unplaced, seen)
@@ -218,7 +218,7 @@ class MultiClusterRun:
             wait_for_others=partial(gate.pass_through, site.name),
         )
 
-    def _seen(self) -> Snapshot:
+    def _combined_snapshot(self) -> Snapshot:
         """All clusters as the latest cycle read them, combined into one snapshot."""
         self._shown = {site: site.placement.snapshot for site in self._cycle.sites if site.placement is not None}
         return _as_one(self._shown)

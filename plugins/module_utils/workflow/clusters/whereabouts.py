@@ -66,7 +66,7 @@ def whereabouts(entry: Entry, found: Mapping[str, Found], silent: Silent) -> Job
     asked = {name: each for name, each in found.items() if name in (entry.clusters or found)}
     holders = [name for name, each in asked.items() if each.match.guest is not None]
     if len(holders) > 1:
-        return _failed(entry, AmbiguousName(f"{entry.label}: exists on clusters {listed(holders)}; set cluster"))
+        return _failed_job(entry, AmbiguousName(f"{entry.label}: exists on clusters {listed(holders)}; set cluster"))
     if holders:
         return asked[holders[0]].job
     for each in asked.values():
@@ -75,18 +75,18 @@ def whereabouts(entry: Entry, found: Mapping[str, Found], silent: Silent) -> Job
     begun = [name for name, each in asked.items() if each.match.take_over is not None or each.match.nameless]
     if len(begun) > 1:
         text = f"may be one of the VMs that are being created on clusters {listed(begun)}; run again later"
-        return _failed(entry, AmbiguousName(f"{entry.label}: {text}"))
+        return _failed_job(entry, AmbiguousName(f"{entry.label}: {text}"))
     unsure = silent.may_have(entry) if asked else list(entry.clusters or silent.reasons)
     if unsure:
         told = "; ".join(f"{name}: {silent.reasons[name]}" for name in unsure)
         text = "was not found, and may be on clusters that cannot be reached" if asked else "no cluster can be reached"
-        return _failed(entry, ClusterUnreachable(f"{entry.label}: {text}: {told}", clusters=unsure))
+        return _failed_job(entry, ClusterUnreachable(f"{entry.label}: {text}: {told}", clusters=unsure))
     if entry.state == "absent":
         return Job(entry, state=State.DONE)
     return begun or list(asked)
 
 
-def _failed(entry: Entry, error: CollectionError) -> Job:
+def _failed_job(entry: Entry, error: CollectionError) -> Job:
     job = Job(entry)
     job.fail(error)
     return job

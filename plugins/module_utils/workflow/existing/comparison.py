@@ -121,7 +121,7 @@ class Comparison:
             changes = _possible(compare(entry.request.options, config, displaced=displaced), entry.request, config)
             changes = self._with_pool(cluster or self._reader, changes, entry, guest)
             if entry.rename:
-                changes = _renamed(changes, entry.request.name, config)
+                changes = _rename(changes, entry.request.name, config)
         else:
             if not self._checks.is_begun(guest):
                 cautions.append(
@@ -284,7 +284,7 @@ def locked_error(plan: ExistingPlan, action: str, lock: str, **details: t.Any) -
     return GuestLocked(f"{message}: {cure}", **{**details, "vmid": guest.vmid, "node": guest.node, "lock": lock})
 
 
-def _renamed(changes: ChangeSet, name: str, config: Mapping[str, t.Any]) -> ChangeSet:
+def _rename(changes: ChangeSet, name: str, config: Mapping[str, t.Any]) -> ChangeSet:
     """The changes with that of the name, which is no option of the VM, but what identifies it."""
     if config.get("name", "") == name:
         return changes

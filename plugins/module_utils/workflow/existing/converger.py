@@ -57,7 +57,7 @@ class Converger:
             except CollectionError as error:
                 lock = lock_named(error.message)
                 told = error if lock is None else locked_error(plan, action, lock, **error.details)
-                return Carried(done, plan.guest.node, error=told, found=self._found(plan, error))
+                return Carried(done, plan.guest.node, error=told, found=self._find(plan, error))
             if changed:
                 done.append(action)
         pending = None
@@ -66,7 +66,7 @@ class Converger:
                 pending = read_pending(self._reader, plan.guest.node, plan.guest.vmid)
         return Carried(done, node, pending)
 
-    def _found(self, plan: ExistingPlan, error: CollectionError) -> ExistingPlan | None:
+    def _find(self, plan: ExistingPlan, error: CollectionError) -> ExistingPlan | None:
         """The VM as it is now; None when that is unknown."""
         if isinstance(error, ConnectionFailed) and not isinstance(error, AnswerLost):
             return None

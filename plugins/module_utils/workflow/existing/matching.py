@@ -167,7 +167,7 @@ class _Names:
         """The VM that an entry identifies by its name alone. Raises AmbiguousName and OtherPool."""
         found = _in_its_pool(entry, self.own(entry.request))
         if len(found) > 1:
-            raise AmbiguousName(f"{entry.label}: {len(found)} guests have this name: {_listed(found)}; set vmid")
+            raise AmbiguousName(f"{entry.label}: {len(found)} guests have this name: {_name_guests(found)}; set vmid")
         if found:
             return Known(found[0])
         perhaps = tuple(guest for guest in self.silent if _may_be(entry, guest))
@@ -180,7 +180,7 @@ class _Names:
         others = [
             guest for key in self.by_name if key != name and key.casefold() == folded for guest in self.namesakes(key)
         ]
-        told = [_listed(others)] if others else []
+        told = [_name_guests(others)] if others else []
         told += [
             f"{key}, which is being created"
             for key in reserved
@@ -205,8 +205,8 @@ def _in_its_pool(entry: Entry, namesakes: Sequence[Guest]) -> Sequence[Guest]:
 
 def _other_pool(entry: Entry, guest: Guest) -> OtherPool:
     return OtherPool(
-        f"{entry.label}: {_listed([guest])} is in pool {guest.pool}, requested in pool {entry.request.pool}: it is not "
-        "taken for the same VM; set adopt=true if it is",
+        f"{entry.label}: {_name_guests([guest])} is in pool {guest.pool}, requested in pool {entry.request.pool}: it "
+        "is not taken for the same VM; set adopt=true if it is",
         vmid=guest.vmid,
         node=guest.node,
     )
@@ -270,14 +270,14 @@ def _match_by_vmid(
     name = entry.request.name
     if guest is not None:
         if guest.kind != "qemu":
-            raise VMIDConflict(f"{entry.label}: VMID {vmid} belongs to container {_listed([guest])}")
+            raise VMIDConflict(f"{entry.label}: VMID {vmid} belongs to container {_name_guests([guest])}")
         if name and guest.name != name and not is_silent(guest):
             _check_rename(entry, guest, namesakes)
         if entry.state == "absent":
             _in_its_pool(entry, [guest])
         return Match(guest=guest)
     if namesakes:
-        raise VMIDConflict(f"{entry.label}: expected VMID {vmid}, but the name belongs to {_listed(namesakes)}")
+        raise VMIDConflict(f"{entry.label}: expected VMID {vmid}, but the name belongs to {_name_guests(namesakes)}")
     if reservation is not None and reservation.vmid != vmid:
         raise VMIDConflict(f"{entry.label}: expected VMID {vmid}, but it is being created as {reservation.vmid}")
     if reservation is not None and name not in ("", reservation.name):
@@ -291,11 +291,11 @@ def _match_by_vmid(
 
 def _check_rename(entry: Entry, guest: Guest, namesakes: Sequence[Guest]) -> None:
     """Refuse to take a guest of another name for the requested one, unless it is to be renamed."""
-    label = f"{entry.label}: VMID {guest.vmid} belongs to {_listed([guest])}"
+    label = f"{entry.label}: VMID {guest.vmid} belongs to {_name_guests([guest])}"
     if not entry.rename:
         raise VMIDConflict(f"{label}; set rename=true if it is to have this name")
     if namesakes:
-        raise VMIDConflict(f"{label}, and cannot be renamed: the name belongs to {_listed(namesakes)}")
+        raise VMIDConflict(f"{label}, and cannot be renamed: the name belongs to {_name_guests(namesakes)}")
     _in_its_pool(entry, [guest])
 
 
@@ -312,6 +312,6 @@ def _match_reservation(entry: Entry, reservation: Reservation, shown: Collection
     )
 
 
-def _listed(guests: Sequence[Guest]) -> str:
+def _name_guests(guests: Sequence[Guest]) -> str:
     ordered = sorted(guests, key=lambda guest: guest.vmid)
     return ", ".join(f"{each.name or 'a guest without a name yet'} ({each.vmid} on {each.node})" for each in ordered)

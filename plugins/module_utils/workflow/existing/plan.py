@@ -235,7 +235,7 @@ class ExistingPlan:
         if pending:
             hint = "" if self.entry.apply_pending == "reboot" else " Set apply_pending=reboot to do so."
             told.append(
-                f"{label} runs with pending changes: {_listed(pending)}. "
+                f"{label} runs with pending changes: {_list_pending(pending)}. "
                 f"They take effect when it is stopped and started.{hint}"
             )
         return told
@@ -247,7 +247,7 @@ class ExistingPlan:
     def _drift_warnings(self) -> list[str]:
         """What has drifted and could be updated, and what could not, and why."""
         unappliable = self.unappliable
-        told = {key: _told(key, change) for key, change in sorted(self.drift.items()) if key != "node"}
+        told = {key: _describe(key, change) for key, change in sorted(self.drift.items()) if key != "node"}
         changeable = [text for key, text in told.items() if key not in unappliable]
         warnings = []
         if changeable:
@@ -262,7 +262,7 @@ class ExistingPlan:
     @staticmethod
     def _pending_text(pending: Pending) -> dict[str, str]:
         """The line of a diff that tells what is pending."""
-        return {"pending": _listed(pending)} if pending else {}
+        return {"pending": _list_pending(pending)} if pending else {}
 
 
 def power_action(label: str, state: str, status: str, lock: str | None) -> str | None:
@@ -285,13 +285,13 @@ def power_action(label: str, state: str, status: str, lock: str | None) -> str |
     return "suspend" if state == "suspended" else None if status == PAUSED else "pause"
 
 
-def _listed(pending: Pending) -> str:
+def _list_pending(pending: Pending) -> str:
     return ", ".join(
         f"{key} from {_text(each['old'])} to {_text(each['new'])}" for key, each in sorted(pending.items())
     )
 
 
-def _told(key: str, change: Mapping[str, t.Any]) -> str:
+def _describe(key: str, change: Mapping[str, t.Any]) -> str:
     return f"{key} is {_text(change['old'])}, requested {_text(change['new'])}"
 
 

@@ -21,7 +21,7 @@ def in_order(work: Sequence[Job]) -> Iterator[Sequence[Job]]:
     """
     left = list(work)
     while left:
-        doomed = _doomed(left).keys()
+        doomed = _removals_by_vmid(left).keys()
         ready = [job for job in left if job.plan is None or not job.plan.clones & doomed]
         # No VM is a clone of its own clone.
         yield ready or left
@@ -30,7 +30,7 @@ def in_order(work: Sequence[Job]) -> Iterator[Sequence[Job]]:
 
 def check_clones(jobs: Iterable[Job], guest_of: Callable[[int], Guest | None]) -> None:
     """Refuse to remove templates with linked clones that are not removed as well."""
-    doomed = _doomed(jobs)
+    doomed = _removals_by_vmid(jobs)
     for job in doomed.values():
         staying = sorted(job.plan.clones - doomed.keys()) if job.plan is not None else []
         if staying and job.plan is not None:
@@ -45,6 +45,6 @@ def check_clones(jobs: Iterable[Job], guest_of: Callable[[int], Guest | None]) -
             )
 
 
-def _doomed(jobs: Iterable[Job]) -> dict[int, Job]:
+def _removals_by_vmid(jobs: Iterable[Job]) -> dict[int, Job]:
     """The jobs that remove a VM, by its VMID."""
     return {job.plan.guest.vmid: job for job in jobs if job.plan is not None and "delete" in job.plan.actions}

@@ -198,7 +198,7 @@ class Drain:
     def failure(self, outcome: Outcome) -> CollectionError | None:
         """The error that the run ends with, if any. A node whose guests cannot all come back does not become active."""
         error = failure_of(outcome, self.complaint)
-        awaited = self._awaited(outcome)
+        awaited = self._homeless(outcome)
         waiting = [name for name, guests in awaited.items() if guests]
         if error is not None or not waiting:
             return error
@@ -210,7 +210,7 @@ class Drain:
 
     def warnings(self, outcome: Outcome) -> list[str]:
         """Warnings besides the result of the task: of guests that do not come back because they were never there."""
-        awaited = {vmid for guests in self._awaited(outcome).values() for vmid in guests}
+        awaited = {vmid for guests in self._homeless(outcome).values() for vmid in guests}
         stuck = [stuck for stuck in outcome.last.stuck if stuck.vmid not in awaited]
         lacking = [f"not all guests could be brought back, {told(stuck)}"] if self.active and stuck else []
         return [*outcome.warnings, *lacking]
@@ -287,7 +287,7 @@ class Drain:
             return
         for name in self._names:
             if name not in self._marked or self._guests[name]:
-                guests = self._remembered[name] = self._identified(self._guests[name], identities)
+                guests = self._remembered[name] = self._identify(self._guests[name], identities)
                 self.remarked |= self._marks.set(name, guests, marked=name in self._marked)
 
     def remember(self, plan: Plan) -> None:
@@ -305,7 +305,7 @@ class Drain:
         """Remove the marks of nodes that are active again and have their guests back. The others stay, with the guests
         that are still missing.
         """
-        for name, guests in self._awaited(outcome).items():
+        for name, guests in self._homeless(outcome).items():
             if guests:
                 self.remarked |= self._marks.keep(name, guests, (self._returning or {})[name])
             else:
@@ -317,9 +317,9 @@ class Drain:
         if not self.active:
             return bool(set(self._names) - self._marked)
         marks = self._returning or {}
-        return any(not guests or guests != marks[name] for name, guests in self._awaited(outcome).items())
+        return any(not guests or guests != marks[name] for name, guests in self._homeless(outcome).items())
 
-    def _awaited(self, outcome: Outcome) -> dict[str, dict[int, str]]:
+    def _homeless(self, outcome: Outcome) -> dict[str, dict[int, str]]:
         """The guests that the run could not bring back to each marked node, without those that were never there."""
         if not self.active:
             return {}
@@ -330,7 +330,7 @@ class Drain:
             for name, guests in (self._returning or {}).items()
         }
 
-    def _identified(self, guests: Mapping[int, Guest], known: Mapping[int, Identity]) -> dict[int, Identity]:
+    def _identify(self, guests: Mapping[int, Guest], known: Mapping[int, Identity]) -> dict[int, Identity]:
         """The identities of guests. One that cannot be read is left out: it cannot be moved either."""
 
         def read(vmid: int) -> Identity | None:

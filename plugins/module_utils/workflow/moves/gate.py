@@ -86,7 +86,7 @@ class MoveGate:
         access = self._access
         cluster, holder = access.identity(), access.holder
         with access.ledger.scheduling_cycle(cluster, holder=holder) as cycle:
-            counted = self._counted(move, cycle)
+            counted = self._count(move, cycle)
             self._check(move, counted)
             reservations = self._reservations(move, counted)
             cycle.reserve(reservations)
@@ -126,7 +126,7 @@ class MoveGate:
         """Note that the outcome of a move is unknown: its reservations count until they expire."""
         self.in_progress.difference_update(move.vmids)
 
-    def _counted(self, move: Move, cycle: Cycle) -> Counted:
+    def _count(self, move: Move, cycle: Cycle) -> Counted:
         reservations = self._access.of_others(cycle.reservations())
         snapshot = self._access.glance()
         # The guest may have joined a rule since the plan was made.

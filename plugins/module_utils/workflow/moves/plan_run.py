@@ -95,14 +95,14 @@ class PlanRun:
         if self._options.apply is not None:
             document = read_plan(self._options.apply, "apply")
             return self.hold_to(document.plan, document.premises, wait=wait)
-        outcome = self._planned()
+        outcome = self._plan()
         if self._options.plan_file is not None:
             write_json("plan_file", self._options.plan_file, document_of(outcome.plan, outcome.premises))
         self.outcome = outcome
         return outcome
 
-    def _planned(self) -> Outcome:
-        sight = self._looked()
+    def _plan(self) -> Outcome:
+        sight = self._read_sight()
         plan = self._planning.plan(sight, prove=self._options.prove)
         return Outcome(plan, Premises.of(plan, sight.state.snapshot), plan, cautions=self._cautions)
 
@@ -111,9 +111,9 @@ class PlanRun:
 
         wait: whether moves of its guests that are under way may end first. Raises as prepare does.
         """
-        sight = self._looked()
+        sight = self._read_sight()
         if wait and self._wait_until_done(premises.guests.keys() & sight.busy.keys()):
-            sight = self._looked()
+            sight = self._read_sight()
         wanted = in_words(sight.goals)
         if plan.goal != wanted and sight.goals != Goals():
             raise InvalidRequest(f"apply: the plan is to {plan.goal}, but this task is to {wanted}")
@@ -173,7 +173,7 @@ class PlanRun:
                 return
             if self._fruitless:
                 self._stop.sleep(SETTLING)
-            outcome.last = numbered_after(number, self._planned_again(outcome))
+            outcome.last = numbered_after(number, self._plan_again(outcome))
             rounds += 1
             if len(outcome.last.moves) < fewest:
                 rounds, fewest, self._fruitless = 0, len(outcome.last.moves), 0
@@ -226,11 +226,11 @@ class PlanRun:
         self._patience -= min(poller.clock() - began, self._patience)
         return bool(ended)
 
-    def _planned_again(self, outcome: Outcome) -> Plan:
+    def _plan_again(self, outcome: Outcome) -> Plan:
         """Plan from the present state. A guest that is back where this run moved it away from is not moved there again:
         the HA manager undoes what its rules forbid.
         """
-        sight = self._looked()
+        sight = self._read_sight()
         moved = [report.move for report in outcome.moved]
         plan = self._planning.plan(sight, moved)
         left = {(move.vmid, move.source): move.target for move in moved}
@@ -253,7 +253,7 @@ class PlanRun:
             return False
         return self._options.replan and self._options.apply is None
 
-    def _looked(self) -> Sight:
+    def _read_sight(self) -> Sight:
         sight = self._look()
         self._goals, self._busy, self._coming = sight.goals, sight.busy, sight.coming
         self._cautions = sight.cautions

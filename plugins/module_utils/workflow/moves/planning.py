@@ -98,13 +98,13 @@ class Planning:
         for _round in range(GUESSES):
             mobility = {**guesses, **known}
             state = self.with_demands(state, known)
-            plan = self._made(state, goals, mobility, bounds)
+            plan = self._make(state, goals, mobility, bounds)
             if plan.moves and not rested and self._needs_rest(goals):
                 # Read only now: a cluster that has reached its goals costs no request.
                 rested, cooldown = True, self._options.cooldown
                 recent = recently_moved(self._access.reader, state.snapshot, cooldown)
                 goals = replace(goals, resting=goals.resting | recent)
-                plan = self._made(state, goals, mobility, bounds) if recent else plan
+                plan = self._make(state, goals, mobility, bounds) if recent else plan
             unread = {vmid for move in plan.moves for vmid in move.vmids} - known.keys()
             if not unread:
                 break
@@ -112,7 +112,7 @@ class Planning:
         else:
             mobility = known | self.mobility(state, guesses.keys() - known.keys())
             state = self.with_demands(state, mobility)
-            plan = self._made(state, goals, mobility, bounds)
+            plan = self._make(state, goals, mobility, bounds)
         self.held = frozenset(vmid for vmid, each in mobility.items() if each.stuck[0]) - busy.keys()
         plan = plan.about({vmid: each.identity for vmid, each in mobility.items() if each.identity is not None})
         return proved(plan, state, self._profiles, goals, mobility, self._default) if prove else plan
@@ -121,7 +121,7 @@ class Planning:
         """Whether guests that were moved a moment ago stay where they are."""
         return self._options.cooldown > 0 and (goals.balance is not None or goals.consolidate)
 
-    def _made(self, state: ClusterState, goals: Goals, mobility: Mapping[int, Mobility], bounds: Bounds) -> Plan:
+    def _make(self, state: ClusterState, goals: Goals, mobility: Mapping[int, Mobility], bounds: Bounds) -> Plan:
         return make_plan(state, self._profiles, goals, mobility, bounds, self._default, now=time.time())
 
     def _bounds(self, moved: Sequence[Move]) -> Bounds:
@@ -149,14 +149,14 @@ class Planning:
             due &= {guest.vmid for guest in state}
         found = self.suitability.without_older_machines(snapshot, found)
         self.identities.update((vmid, each.identity) for vmid, each in found.items() if each.identity is not None)
-        return {vmid: self._experienced(vmid, self._recognized(vmid, each)) for vmid, each in found.items()}
+        return {vmid: self._without_failed(vmid, self._check_identity(vmid, each)) for vmid, each in found.items()}
 
-    def _recognized(self, vmid: int, mobility: Mobility) -> Mobility:
+    def _check_identity(self, vmid: int, mobility: Mobility) -> Mobility:
         """How a guest can be moved, if it is the one that the goals are about."""
         cause = None if mobility.identity is None else self._objection(vmid, mobility.identity)
         return mobility if cause is None else stuck(*cause)
 
-    def _experienced(self, vmid: int, mobility: Mobility) -> Mobility:
+    def _without_failed(self, vmid: int, mobility: Mobility) -> Mobility:
         """How a guest can be moved, given what has failed."""
         causes = self._failures.get(vmid)
         if not causes or mobility.stuck[0]:

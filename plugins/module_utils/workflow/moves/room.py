@@ -212,7 +212,7 @@ class RoomMaker:
             plan = make_plan(state, self._profiles, goals, mobility, SUGGESTION, self._default)
         except CollectionError:
             return None
-        return _told(plan.moves) if plan.feasible and plan.moves else None
+        return _list_moves(plan.moves) if plan.feasible and plan.moves else None
 
 
 def _goals(jobs: Sequence[Job]) -> Goals:
@@ -228,6 +228,6 @@ def _by_guest(moves: Sequence[Move]) -> dict[int, Move]:
     return {vmid: move for move in moves for vmid in move.vmids}
 
 
-def _told(moves: Sequence[Move]) -> str:
+def _list_moves(moves: Sequence[Move]) -> str:
     each = first([f"{label(move)} from {move.source} to {move.target}" for move in moves], MOVES_TOLD)
     return f"it may fit after {len(moves)} move(s), which make_room checks and makes: {', '.join(each)}"

@@ -44,14 +44,14 @@ class AddressPool:
 
     def choose(self, taken: Container[Address]) -> Address | None:
         """Return the first address that may be given to a VM, None when all are taken."""
-        return next((address for address in self._allowed() if address not in taken), None)
+        return next((address for address in self._allowed_addresses() if address not in taken), None)
 
     def may_give(self, address: Address) -> bool:
         """Tell whether VMs may get the address."""
         number = int(address)
         within = any(first <= number <= last for first, last in self.ranges)
         excluded = any(first <= number <= last for first, last in self.excluded)
-        return address in self.network and within and not excluded and address not in self._reserved()
+        return address in self.network and within and not excluded and address not in self._reserved_addresses()
 
     def properties(self, address: Address) -> dict[str, str]:
         """Return the properties of C(ipconfigN) for a VM with this address."""
@@ -61,9 +61,9 @@ class AddressPool:
             found[f"gw{suffix}"] = str(self.gateway)
         return found
 
-    def _allowed(self) -> Iterator[Address]:
+    def _allowed_addresses(self) -> Iterator[Address]:
         kind = ipaddress.IPv4Address if self.network.version == 4 else ipaddress.IPv6Address
-        reserved = self._reserved()
+        reserved = self._reserved_addresses()
         for first, last in self.ranges:
             number = first
             while number <= last:
@@ -76,7 +76,7 @@ class AddressPool:
                     yield address
                 number += 1
 
-    def _reserved(self) -> set[Address | None]:
+    def _reserved_addresses(self) -> set[Address | None]:
         """The addresses of the network that no guest may have."""
         reserved: set[Address | None] = {self.gateway}
         if self.network.version == 4 and self.network.prefixlen < 31:

@@ -110,7 +110,7 @@ def _claim(option: str, body: Mapping[str, t.Any], classes: Mapping[str, DeviceC
     alternatives = body.get("one_of")
     given = sorted(key for key, value in body.items() if value is not None and key not in ("name", "one_of"))
     if alternatives is None:
-        return _wanted(where, name, body, classes)
+        return _parse_claim(where, name, body, classes)
     if given:
         raise invalid(f"{where}.{given[0]}", body[given[0]], "nothing here, because one_of is set")
     if not alternatives:
@@ -118,12 +118,12 @@ def _claim(option: str, body: Mapping[str, t.Any], classes: Mapping[str, DeviceC
     return DeviceClaim(
         name,
         one_of=tuple(
-            _wanted(f"{where}.one_of[{index}]", name, each, classes) for index, each in enumerate(alternatives)
+            _parse_claim(f"{where}.one_of[{index}]", name, each, classes) for index, each in enumerate(alternatives)
         ),
     )
 
 
-def _wanted(where: str, name: str, body: Mapping[str, t.Any], classes: Mapping[str, DeviceClass]) -> DeviceClaim:
+def _parse_claim(where: str, name: str, body: Mapping[str, t.Any], classes: Mapping[str, DeviceClass]) -> DeviceClaim:
     kind = body.get("class")
     if kind is not None and kind not in classes:
         known = ", ".join(sorted(classes)) or "none is defined"

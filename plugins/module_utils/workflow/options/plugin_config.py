@@ -113,7 +113,7 @@ def load_plugin_paths(registry: Registry, paths: Iterable[str]) -> None:
     """
     for path in paths:
         for file in _files(path):
-            plugins = _plugins_of(_imported(file))
+            plugins = _plugins_of(_import(file))
             if not plugins:
                 raise InvalidPluginConfig(f"plugin_paths: {file} defines no plugin")
             for plugin in plugins:
@@ -177,7 +177,7 @@ def _files(given: str) -> list[Path]:
     return [path]
 
 
-def _imported(file: Path) -> types.ModuleType:
+def _import(file: Path) -> types.ModuleType:
     """The file as a module, under a name that no other module has."""
     digest = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:12]
     name = f"qemu_scheduler_plugin_{digest}_{file.stem}"

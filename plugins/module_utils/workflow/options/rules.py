@@ -253,7 +253,7 @@ def _ha(body: Fields) -> HAIntent:
 
 def _new_rule(body: Fields, *, of_group: bool) -> NewRule:
     """What C(ha.create) says. If it is empty, a rule that keeps VMs apart; with nodes, one that binds them to these."""
-    nodes = _prioritized(body)
+    nodes = _nodes_with_priorities(body)
     kind = body.choice("type", (NODES, RESOURCES), NODES if nodes or of_group else RESOURCES)
     about_nodes = kind == NODES
     if about_nodes != bool(nodes):
@@ -268,7 +268,7 @@ def _new_rule(body: Fields, *, of_group: bool) -> NewRule:
     return NewRule(kind, affinity == "positive", nodes, strict)
 
 
-def _prioritized(body: Fields) -> tuple[str, ...]:
+def _nodes_with_priorities(body: Fields) -> tuple[str, ...]:
     """The nodes, as C(NAME) or C(NAME:PRIORITY)."""
     given = body.body.get("nodes")
     if given is None:

@@ -159,7 +159,7 @@ def expand(vms: Sequence[Mapping[str, t.Any]], defaults: Mapping[str, t.Any], op
         own = {key: value for key, value in body.items() if key not in counting}
         bodies = [own]
         if body.get("count") is not None:
-            series = _series(f"{option}[{position}].", body, {**defaults, **_given(body)})
+            series = _series(f"{option}[{position}].", body, {**defaults, **_given_options(body)})
             start = 1 if body.get("count_start") is None else int(body["count_start"])
             bodies = [{**own, "name": series.name(start + offset)} for offset in range(body["count"])]
             expanded.series.append(series)
@@ -235,5 +235,5 @@ def _check_uncounted(where: str, body: Mapping[str, t.Any]) -> None:
             raise InvalidRequest(f"{where}{option}: {body[option]!r} requires count, which is not set")
 
 
-def _given(body: Mapping[str, t.Any]) -> dict[str, t.Any]:
+def _given_options(body: Mapping[str, t.Any]) -> dict[str, t.Any]:
     return {key: value for key, value in body.items() if value is not None}
