@@ -87,13 +87,13 @@ class Templates:
         return self._configs[request.clone.templates[0].vmid, entry.clone.snapname]
 
     def _as_they_are(self, clone: Clone, cluster: ClusterState) -> list[Guest]:
-        """The guests. The cluster's list shows some seconds late that a VM has become a template, which matters if it
-        shows so of some of the name only.
+        """The guests. The cluster's list shows some seconds late that a VM has become a template, which matters if
+        several have the name.
         """
         guests = [self._own.get(guest.vmid, guest) for guest in cluster]
         named = {guest.vmid: guest for guest in guests if guest.kind == "qemu" and clone.names(guest)}
         plain = [guest for guest in named.values() if not guest.template]
-        if not 0 < len(plain) < len(named):
+        if not plain or len(named) == 1:
             return guests
         late = {guest.vmid for guest in plain if self._has_become_template(guest)}
         return [replace(guest, template=True) if guest.vmid in late else guest for guest in guests]

@@ -223,7 +223,8 @@ def test_creation__costs_at_most_one_request_per_node_more(
     vms = [{"name": f"web-{number}", "memory": 512, **options} for number in range(3)]
     controller.schedule(vms=vms)
     calls = [r["path"] for r in cluster.requests(reset=True) if "/tasks/UPID:" not in r["path"]]
-    assert len(calls) <= most + 2, calls
+    # Of these three, one reads the list of tasks, in place of the state of each task.
+    assert len(calls) <= most + 3, calls
     cluster.advance(120)
     assert controller.schedule(vms=vms)["changed"] is False
     assert len(cluster.requests()) <= 2 + 3

@@ -103,7 +103,7 @@ def test_template_that_is_no_copy__is_refused(controller: Controller, cluster: S
         ({"pool": "ops"}, "expected either name or vmid"),
         ({"name": "debian-13", "vmid": 9000}, "expected either name or vmid"),
         ({"vmid": "many"}, "clone.vmid: 'many' is not valid"),
-        (["debian-13"], "clone: ['debian-13'] is not valid"),
+        ([["debian-13"]], "clone: ['debian-13'] is not valid"),
         (True, "is not valid"),
     ],
 )

@@ -233,6 +233,9 @@ class Stage:
     def goals_not_reached(self) -> Result:
         return self.controller.run("node_drain", name=["pve1"], local_disks=False)
 
+    def tour_refused(self) -> Result:
+        return self.controller.run("maintenance_tour", name=["pve1"], local_disks=False)
+
     def plan_stale(self) -> Result:
         plan = str(self.folder / "plan.json")
         self.controller.run("node_drain", name=["pve1"], plan_file=plan, check=True)
@@ -315,6 +318,7 @@ PROVOCATIONS: dict[str, Callable[[Stage], Result]] = {
     "NoAddressAvailable": Stage.no_address_available,
     "OtherPool": Stage.other_pool,
     "VMNotKnown": Stage.vm_not_known,
+    "TourRefused": Stage.tour_refused,
 }
 
 

@@ -68,7 +68,10 @@ TASKS: list[dict[str, Any]] = [
     {"qemu_scheduler.proxmox.cluster_snapshot_info": {}},
     {"qemu_scheduler.proxmox.vm_address_info": {"vmids": "{{ made.vms | map(attribute='vmid') }}"}},
     {"qemu_scheduler.proxmox.fleet_info": {"vms": [{"name": "a", "memory": 2048}], "unmanaged": True}},
-    {"qemu_scheduler.proxmox.connection_info": {}},
+    {
+        "qemu_scheduler.proxmox.connection_info": {},
+        "environment": {"PROXMOX_HOST": "nowhere.invalid", "PROXMOX_PORT": "8006"},
+    },
     {"qemu_scheduler.proxmox.vm_list_info": {}},
     {"qemu_scheduler.proxmox.node_health_info": {"name": "{{ made.vms[0].node }}"}},
     {"qemu_scheduler.proxmox.ceph_flag": {"name": "noout"}},
