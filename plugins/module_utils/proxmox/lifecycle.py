@@ -32,6 +32,8 @@ from .writes import GuestWriter, unchecked
 # Seconds within which the effect of a write shows in the API. After a lost answer, no effect until then means that the
 # write was not carried out.
 LOOK_FOR = 6.0
+# Nodes report the names of their guests every ten seconds.
+NAME_SHOWN_WITHIN = 30.0
 
 R = t.TypeVar("R")
 
@@ -134,6 +136,16 @@ class Lifecycle:
             removal = {"delete": ",".join(destroyed), "force": 1}
             self._send(lambda: guest.configure_by_task(node, removal))
         return tuple(told)
+
+    def wait_for_name(self, vmid: int, name: str) -> bool:
+        """Wait until the cluster's list shows the new name of a VM, which takes up to ten seconds, and return whether
+        it does.
+        """
+
+        def shows_it() -> bool | None:
+            return (self.finder.row(vmid) or {}).get("name") == name or None
+
+        return self._poller.until(shows_it, NAME_SHOWN_WITHIN) is not None
 
     def regenerate_cloud_init(self, node: str, guest: GuestWriter) -> None:
         """Let a running VM find its present cloud-init data when the guest reboots: Proxmox VE writes them to the drive

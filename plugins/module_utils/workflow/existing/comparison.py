@@ -45,7 +45,7 @@ if t.TYPE_CHECKING:
     from ..address_book import AddressBook
 
 
-POOL = "pool"
+NAME, POOL = "name", "pool"
 
 UNHINDERED = {"start": "suspended", "delete": "suspended", "pause": "backup", "resume": "backup"}
 """The lock with which Proxmox VE does an action all the same; a VM that has another lock is refused."""
@@ -290,8 +290,8 @@ def _rename(changes: ChangeSet, name: str, config: Mapping[str, t.Any]) -> Chang
         return changes
     return replace(
         changes,
-        changes={**changes.changes, "name": {"old": config.get("name"), "new": name}},
-        parameters={**changes.parameters, "name": name},
+        changes={**changes.changes, NAME: {"old": config.get("name"), "new": name}},
+        parameters={**changes.parameters, NAME: name},
     )
 
 

@@ -26,7 +26,7 @@ from ...proxmox.making import TEMPLATE, Ending, adjustment_of
 from ...proxmox.options.request import traits_of
 from ...proxmox.outcomes import is_paused, is_shutdown_timeout, lock_named
 from ...proxmox.pending import read_pending
-from .comparison import POOL, Comparison, check_name, locked_error, row_of
+from .comparison import NAME, POOL, Comparison, check_name, locked_error, row_of
 from .plan import RENEWING, Carried, ExistingPlan, Shutdown
 
 if t.TYPE_CHECKING:
@@ -155,9 +155,23 @@ class Converger:
                     f"{plan.entry.label}: its cloud-init drive was not regenerated; the guest gets the new data when "
                     f"the VM is stopped and started: {error.message}"
                 )
+        if NAME in plan.changes.changes:
+            _wait_for_name(plan, binder)
         if TEMPLATE in plan.changes.parameters:
             binder.lifecycle.convert_to_template(node, guest)
         if POOL in plan.changes.changes:
             binder.lifecycle.move_to_pool(node, guest, str(plan.changes.after[POOL]))
         if plan.ha is not None and ha is not None:
             binder.lifecycle.join_ha(node, guest, ha)
+
+
+def _wait_for_name(plan: ExistingPlan, binder: Binder) -> None:
+    """Wait until the cluster's list shows the new name: a task that looked for it before would make another VM."""
+    shown = False
+    with suppress(CollectionError):
+        shown = binder.lifecycle.wait_for_name(plan.guest.vmid, plan.entry.request.name)
+    if not shown:
+        plan.cautions.append(
+            f"{plan.entry.label}: the cluster's list does not show its new name yet; until then, a task that looks for "
+            "this name does not find the VM"
+        )
