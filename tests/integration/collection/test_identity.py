@@ -86,7 +86,7 @@ def test_identity__is_asked_for_again_where_an_earlier_version_kept_another(
     path: Path = controller.folder / "state/qemu_scheduler/reservations.db"
     with contextlib.closing(sqlite3.connect(path, timeout=30)) as file, file:
         (before,) = file.execute("SELECT cluster FROM qemu_scheduler_endpoints").fetchall()
-        file.execute("UPDATE qemu_scheduler_endpoints SET cluster = 'lab at 10.99.0.1'")
+        file.execute("UPDATE qemu_scheduler_endpoints SET cluster = 'lab at 192.0.2.1'")
     controller.schedule(name="web-2", memory=512)
     with contextlib.closing(sqlite3.connect(path, timeout=30)) as file:
         assert file.execute("SELECT cluster FROM qemu_scheduler_endpoints").fetchall() == [before]
