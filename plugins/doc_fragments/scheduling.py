@@ -7,8 +7,8 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """The fragments C(scheduling), C(scheduling.requests) and C(scheduling.search): for all modules, for those that
-    decide about requests, and for those that search.
+    """The fragments C(scheduling), C(scheduling.recording), C(scheduling.requests) and C(scheduling.search): for all
+    modules, for those that decide from recordings, for those that decide about requests, and for those that search.
     """
 
     DOCUMENTATION = r"""
@@ -97,7 +97,7 @@ options:
     default: true
 """
 
-    REQUESTS = r"""
+    RECORDING = r"""
 options:
   snapshot:
     description:
@@ -107,6 +107,10 @@ options:
         writes nothing.
       - M(qemu_scheduler.proxmox.cluster_snapshot_info) makes such a recording.
     type: raw
+"""
+
+    REQUESTS = r"""
+options:
   priority_classes:
     description:
       - Named priorities for C(priority). Each value is a whole number.

@@ -29,7 +29,7 @@ PRESSURE_OF = {CPU_PRESSURE: CPU, IO_PRESSURE: IO, MEMORY_PRESSURE: MEMORY}
 LONGEST_GAP = 2
 """So many slots without a value may be a gap in the statistics of a guest that was there."""
 
-Curve = tuple[float | None, ...]
+Curve: t.TypeAlias = "tuple[float | None, ...]"
 """A value for each slot of a window, the oldest first. None: nothing is known. That is not zero."""
 
 Curves = Mapping[str, Curve]

@@ -47,6 +47,7 @@ extends_documentation_fragment:
   - qemu_scheduler.proxmox.hosts.pools
   - qemu_scheduler.proxmox.vms.shapes
   - qemu_scheduler.proxmox.scheduling
+  - qemu_scheduler.proxmox.scheduling.recording
   - qemu_scheduler.proxmox.scheduling.requests
   - qemu_scheduler.proxmox.proxmox
   - qemu_scheduler.proxmox.proxmox.actiongroup_proxmox

@@ -49,6 +49,7 @@ extends_documentation_fragment:
   - qemu_scheduler.proxmox.hosts.pools
   - qemu_scheduler.proxmox.vms
   - qemu_scheduler.proxmox.scheduling
+  - qemu_scheduler.proxmox.scheduling.recording
   - qemu_scheduler.proxmox.scheduling.requests
   - qemu_scheduler.proxmox.clusters
   - qemu_scheduler.proxmox.proxmox

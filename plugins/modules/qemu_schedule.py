@@ -195,6 +195,7 @@ extends_documentation_fragment:
   - qemu_scheduler.proxmox.hosts.pools
   - qemu_scheduler.proxmox.vms
   - qemu_scheduler.proxmox.scheduling
+  - qemu_scheduler.proxmox.scheduling.recording
   - qemu_scheduler.proxmox.scheduling.requests
   - qemu_scheduler.proxmox.scheduling.search
   - qemu_scheduler.proxmox.clusters

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import typing as t
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -82,7 +83,7 @@ class Kind:
 
 kind_of = functools.cache(Kind)
 
-Drives = tuple[Template | None, Sequence[tuple[Disk, Kind]]]
+Drives: t.TypeAlias = "tuple[Template | None, Sequence[tuple[Disk, Kind]]]"
 """The template to clone from, if any, and the drives to create, largest first."""
 
 

@@ -191,13 +191,13 @@ class Search:
     ) -> bool:
         """Move the victims away, and those because of which a filter refuses the item; then place the item."""
         left = self._move_away(victims, node, f"makes room on {self.board.nodes[node].name} for {item.label}",
-                                extra, level, held)  # fmt: skip
+                               extra, level, held)  # fmt: skip
         if left is None or not self.board.fits(item, node):
             return False
         if self._admit(item, node, why):
             return True
         left = self._move_away(self._blockers(item, node, held), node,
-                                f"lets {item.label} onto {self.board.nodes[node].name}", left, level, held)  # fmt: skip
+                               f"lets {item.label} onto {self.board.nodes[node].name}", left, level, held)  # fmt: skip
         return left is not None and self._admit(item, node, why)
 
     def _move_away(

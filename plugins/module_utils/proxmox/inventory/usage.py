@@ -12,6 +12,7 @@ What the releases tell of a node and a guest:
 
 from __future__ import annotations
 
+import typing as t
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -37,7 +38,7 @@ from .rows import Row, read_rows
 
 HOUR, DAY, WEEK = 3600, 86_400, 604_800
 
-Value = Callable[[Row], float | None]
+Value: t.TypeAlias = "Callable[[Row], float | None]"
 
 
 @dataclass(frozen=True, slots=True)
