@@ -55,7 +55,6 @@ def assert_unchanged(folder: Path, cluster: SimulatedCluster, file: Path, *argum
     assert {vmid: guest["config"] for vmid, guest in cluster.state()["guests"].items()} == before
 
 
-@both_versions
 def test_grown_cluster__is_found_unchanged_by_the_next_run(start: Start, tmp_path: Path) -> None:
     cluster, file = start(CLUSTERS / "demo.yml"), tmp_path / "vms.yml"
     adopted = play(tmp_path, cluster, "adopt", "-e", f"adopt_file={file}")

@@ -18,7 +18,7 @@ from ..framework.status import SKIP, Category, Code, Status
 if t.TYPE_CHECKING:
     from ..devices.finding import Met
 
-    DevicesOn: t.TypeAlias = "Callable[[CycleState, Request, NodeInfo], Met | Status]"
+    DevicesOn = Callable[[CycleState, Request, NodeInfo], "Met | Status"]
 
 
 class FindsDevices:

@@ -12,7 +12,6 @@ What the releases tell of a node and a guest:
 
 from __future__ import annotations
 
-import typing as t
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -38,7 +37,7 @@ from .rows import Row, read_rows
 
 HOUR, DAY, WEEK = 3600, 86_400, 604_800
 
-Value: t.TypeAlias = "Callable[[Row], float | None]"
+Value = Callable[[Row], "float | None"]
 
 
 @dataclass(frozen=True, slots=True)
