@@ -15,6 +15,8 @@ from simulated_cluster.build import AUTOMATION_ROLE
 from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.access import Access
+
 from .conftest import TIME_SCALE, description
 
 OPTIONS: dict[str, Any] = {
@@ -177,3 +179,19 @@ def test_node_that_is_lost_in_the_turn_of_another__stops_the_tour_until_it_is_ba
         vmid for vmid, guest in cluster.state()["guests"].items() if guest["status"] == "running"
     }
     assert (cluster.state()["pools"], cluster.state()["ceph_flags"]) == ({}, [])
+
+
+@pytest.mark.parametrize("comment", ["[" * 3000, '{"done": {"pve1": 99999999999, "pve2": 1%s}}' % ("0" * 400)])
+def test_record_that_others_have_edited__keeps_no_node_from_its_maintenance(
+    cluster: SimulatedCluster, access: Access, control: Callable[[], Controller], comment: str
+) -> None:
+    running = {vmid for vmid, guest in cluster.state()["guests"].items() if guest["status"] == "running"}
+    access.writer().post(
+        "/pools", poolid="maintenance-tour", comment=f"qemu_scheduler.proxmox maintains nodes: {comment}"
+    )
+
+    tour = Tour(cluster, control())
+    tour.run()
+
+    assert sorted(tour.maintained) == ["pve1", "pve2"]
+    assert_nothing_is_left(cluster, running)

@@ -96,6 +96,18 @@ def test_gate__counts_a_guest_as_planned_that_the_list_shows_late(cluster: Simul
 
 
 @pytest.mark.parametrize("tick", [3600])
+def test_gate__counts_a_new_guest_on_the_target_that_the_list_shows_without_its_sizes(
+    cluster: SimulatedCluster, access: Access
+) -> None:
+    gate = MoveGate(access, profile(), lambda snapshot: snapshot)
+    cluster.add_guest(vmid=250, node="pve2", name="web-1", memory=12 * 1024, status="running")
+
+    with pytest.raises(PlanStale, match="would exceed the memory overcommit ratio"):
+        gate.admit(move(101))
+    assert access.ledger.reservations(access.identity()) == []
+
+
+@pytest.mark.parametrize("tick", [3600])
 def test_gate__reserves_both_nodes_for_a_guest_that_was_created_a_moment_ago(
     cluster: SimulatedCluster, access: Access
 ) -> None:

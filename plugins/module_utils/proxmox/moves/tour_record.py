@@ -65,7 +65,8 @@ def read_record(session: Session) -> TourRecord | None:
     comment = str(pool.get("comment") or "")
     try:
         data = json.loads(comment.removeprefix(_COMMENT))
-    except ValueError:
+    except (ValueError, RecursionError):
+        # The comment was edited by hand: it may be anything, also thousands of brackets.
         return TourRecord()
     return record_of(data) if isinstance(data, dict) else TourRecord()
 

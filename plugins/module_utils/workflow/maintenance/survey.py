@@ -61,8 +61,9 @@ def read_survey(access: Access, names: Iterable[str], options: TourOptions) -> S
             raise InvalidRequest(
                 f"name[{number}]: {name!r} is not a node of the cluster; its nodes: {known(members, name)}"
             )
-    latest = time.time() - options.resume * 3600
-    survey.done = tuple(name for name in wanted if survey.record.done.get(name, 0) > latest)
+    now, within = time.time(), options.resume * 3600
+    # A time far in the future, which only an edited record has, is no reason to leave a node out for ever.
+    survey.done = tuple(name for name in wanted if now - within < survey.record.done.get(name, 0) < now + within)
     left = [name for name in wanted if name not in survey.done]
     if options.only_if:
         online = [name for name in left if name in survey.quorum.online]

@@ -24,7 +24,7 @@ from ...proxmox.tasks import migrating
 from ...reservations.ledger import Cycle, Fence
 from ...reservations.records import Reservation, move_name
 from ..access import Access
-from ..counting import Counted, cluster_state, count_reservations, with_moves
+from ..counting import Counted, cluster_state, count_reservations, is_settled, with_moves
 from .sight import CREATED_BY_OTHERS
 from .suitability import Suitability
 
@@ -129,6 +129,12 @@ class MoveGate:
     def _count(self, move: Move, cycle: Cycle) -> Counted:
         reservations = self._access.of_others(cycle.reservations())
         snapshot = self._access.glance()
+        awaited = {reservation.vmid for reservation in reservations}
+        on_target = (each for each in snapshot.guests if each.node == move.target and each.vmid not in awaited)
+        if not all(map(is_settled, on_target)):
+            # Once another run has seen a new VM on its node, no reservation stands in for it any more, but the list of
+            # the cluster shows it without its sizes for some seconds.
+            snapshot = self._access.read(patience=0.0)
         # The guest may have joined a rule since the plan was made.
         managed = any(guest.ha_managed for guest in snapshot.guests if guest.vmid in move.vmids)
         snapshot = completed(self._access.reader, snapshot, Needs(ha_rules=managed, ha_resources="where it matters"))
