@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping
 
 from ..errors import ApiError
 from .api.reader import Reader
+from .api.session import ROOT
 from .inventory.rows import Row
 
 GUESTS, ACCESS = "/vms", "/access"
@@ -61,7 +62,7 @@ def _hides_pool(entry: Row, held: Held, user: str) -> bool:
         return False
     ours = {user, user.partition("!")[0]}
     return (
-        user != "root@pam"
+        user != ROOT
         and (entry.get("type") == "group" or entry.get("ugid") in ours)
         and not held.get(str(entry["path"]))
     )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from ..errors import ApiError, CollectionError, NotTheSameGuest, TaskFailed, TaskTimeout
 from .api.failures import VMIDTaken
-from .api.session import Session
+from .api.session import ROOT, Session
 from .creations import removal_of
 from .identity import identity_of
 from .inventory.freshness import BEING_MADE, RESTORING, read_config
@@ -20,9 +20,6 @@ from .making import Adjustment, Ended, LeftBehind, Making, Unknown
 from .outcomes import is_killed, is_missing
 from .tasks import Upid, task_rows
 from .writes import GuestWriter
-
-# Proxmox compares the full name, so a token of this user does not count as root.
-_ROOT = "root@pam"
 
 R = t.TypeVar("R")
 
@@ -77,8 +74,8 @@ class Leftovers:
         config = read_config(self._session, making.task_node, making.vmid)
         if config is None or config.get("lock") not in BEING_MADE or "name" in config:
             return
-        reason = f"only {_ROOT} may remove a locked VM"
-        if self._session.user == _ROOT:
+        reason = f"only {ROOT} may remove a locked VM"
+        if self._session.user == ROOT:
             try:
                 self.writer_of(making.task_node, making.vmid, config).delete(making.task_node, skiplock=1)
             except CollectionError as second:

@@ -22,7 +22,7 @@ from ..errors import ConnectionFailed, InvalidRequest, PermissionDenied
 from ..model import Guest, Node, Request, Snapshot
 from ..proxmox.api.failures import UNREADABLE, NotRecorded
 from ..proxmox.api.reader import Reader
-from ..proxmox.api.session import Session
+from ..proxmox.api.session import ROOT, Session
 from ..proxmox.identity import identity_of
 from ..proxmox.inventory.freshness import SETTLING, KnownGuest, read_config
 from ..proxmox.inventory.rows import read_next_id
@@ -48,8 +48,6 @@ if t.TYPE_CHECKING:
     from ..proxmox.inventory.devices import DeviceNeeds
 
 DEFAULT_PORT = 8006
-ROOT = "root@pam"
-"""The only user who may pass raw devices and arguments; a token of this user may not."""
 NO_RULES = StandingRules()
 
 

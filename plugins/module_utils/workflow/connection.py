@@ -19,7 +19,7 @@ from ..errors import CollectionError
 from ..model import GIB, Snapshot
 from ..proxmox.api.failures import UNREADABLE
 from ..proxmox.api.reader import ReadOnce
-from ..proxmox.api.session import Session, verification
+from ..proxmox.api.session import ROOT, Session, verification
 from ..proxmox.inventory.named import read_rights
 from ..proxmox.inventory.nodes import with_bridges
 from ..proxmox.inventory.rows import mark_of
@@ -47,8 +47,6 @@ from .options.task import Task
 OK, WARNING, FAILED = "ok", "warning", "failed"
 OLDEST = (8, 0)
 """The oldest supported release of Proxmox VE."""
-
-ROOT = "root@pam"
 
 OFTEN = ("provision", "teardown", "addresses")
 """The purposes that are checked if the task names none: those of the role provision and of teardown."""

@@ -13,7 +13,7 @@ from ..engine.patterns.names import checked_pattern
 from ..model import OFF, Guest
 from ..proxmox.api.failures import UNREADABLE
 from ..proxmox.api.reader import in_parallel
-from ..proxmox.api.session import Session
+from ..proxmox.api.session import ROOT, Session
 from ..proxmox.inventory.freshness import read_config
 from ..proxmox.inventory.snapshot import read_settled
 from ..proxmox.options.describing import describe
@@ -22,8 +22,6 @@ from ..proxmox.unfinished import unfinished
 from .access import needs_root
 from .existing.plan import HIBERNATED
 from .options.entries import PAUSED, Guard
-
-ROOT = "root@pam"
 
 
 def list_vms(params: Mapping[str, t.Any]) -> dict[str, t.Any]:

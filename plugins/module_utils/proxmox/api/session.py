@@ -178,6 +178,11 @@ _DEFAULT_PORT = 8006
 _DEFAULT_TIMEOUT = 30
 _LONGEST_TIMEOUT = 24 * 3600
 
+ROOT = "root@pam"
+"""The only user who may pass raw devices and arguments, or remove a locked VM. Proxmox VE compares the full name, so a
+token of this user does not count as root.
+"""
+
 LOGIN_PATH = "/access/ticket"
 _HEADER_VALUE = re.compile(r"[!-~]+")
 
