@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import cache, partial
 from itertools import chain
 
 from ..engine.texts import known
@@ -80,10 +81,9 @@ def fleet_info(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float) -
 
 
 def _compare_on_one(access: Access, task: Task, options: RunOptions, *, look_around: bool) -> Found:
-    guests = read_settled(access.reader, patience=0).guests if look_around else ()
-    cautions: list[str] = []
-    if any(entry.request.per_node for entry in task.entries):
-        task, cautions = task.on_each_node(lambda: read_settled(access.reader, patience=0))
+    read = cache(partial(read_settled, access.reader, patience=0))
+    guests = read().guests if look_around else ()
+    task, cautions = task.on_each_node(read)
     entries = [*task.entries, *task.surplus(lambda: guests)[0]]
     placer = Placer(access, task.profiles, task.default_profile, task.device_attributes, task.pools)
     run = Run(options, access, placer, [Job(entry) for entry in entries])

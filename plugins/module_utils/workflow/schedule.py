@@ -10,6 +10,7 @@ import typing as t
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import cache, partial
 from itertools import chain
 
 from ..errors import InvalidRequest
@@ -68,13 +69,7 @@ def schedule(
     else:
         approved = _read_approved(options)
         with closing(Access.open(params, facts_of(params.get("nodes")))) as access:
-            cautions: list[str] = []
-            if any(entry.request.per_node for entry in task.entries):
-                task, cautions = task.on_each_node(lambda: read_settled(access.reader, patience=0))
-            if approved is not None:
-                task = replace(task, entries=approved.held(task.entries, task.series), series=())
             done = _run_on_one(access, task, options, approved, progress, check_mode=check_mode)
-            done.cautions.extend(cautions)
     for text in (*done.cautions, *done.run.warnings, *warnings_of(done.reports)):
         warn(text)
     return _result(done, options, check_mode=check_mode)
@@ -89,7 +84,11 @@ def _run_on_one(
     *,
     check_mode: bool,
 ) -> Done:
-    removals, cautions = task.surplus(lambda: read_settled(access.reader, patience=0).guests)
+    read = cache(partial(read_settled, access.reader, patience=0))
+    task, left_nodes = task.on_each_node(read)
+    if approved is not None:
+        task = replace(task, entries=approved.held(task.entries, task.series), series=())
+    removals, cautions = task.surplus(lambda: read().guests)
     profiles, profile = task.profiles, task.default_profile
     placer = Placer(access, profiles, profile, task.device_attributes, task.pools, options.steps)
     plan: dict[str, t.Any] = {}
@@ -109,7 +108,7 @@ def _run_on_one(
     run = Run(options, access, placer, jobs, progress, room_maker, approved=approved, keep=keep)
     reports = run.execute(check_mode=check_mode)
     of_moves = () if run.room is None else run.room.warnings
-    return Done(run, reports, [*cautions, *placer.doubts, *of_moves], run.room, plan)
+    return Done(run, reports, [*cautions, *placer.doubts, *of_moves, *left_nodes], run.room, plan)
 
 
 def _run_on_clusters(run: MultiClusterRun, task: Task, *, check_mode: bool) -> Done:
