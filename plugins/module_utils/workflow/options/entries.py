@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import typing as t
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -15,7 +14,9 @@ from ...engine.texts import known
 from ...errors import CollectionError, InvalidRequest
 from ...model import Expression, Guest, HAIntent, Request
 from ...proxmox.options.request import vm_request
+from .per_node import check_per_node
 from .rules import parse_priority_classes, parse_rules
+from .uniqueness import check_unique
 
 if t.TYPE_CHECKING:
     from ...model import DeviceClaim, DeviceClass
@@ -200,8 +201,6 @@ def build_entries(
     for position, body in enumerate(bodies):
         where = f"{option}[{origins[position] if origins else position}]." if vms else ""
         if body.get("per_node"):
-            from .per_node import check_per_node
-
             check_per_node(where, body, several_clusters=bool(params.get("clusters")))
         _check_sources(where, vms[position] if vms else body, body)
         try:
@@ -360,32 +359,6 @@ def _on_clusters(where: str, entry: Entry, body: Mapping[str, t.Any], params: Ma
             raise InvalidRequest(f"{where}cluster: unknown cluster {name!r}, known: {known(names, name)}")
     required = (*entry.request.node_required, Expression(CLUSTER_KEY, "In", wanted))
     return replace(entry, clusters=wanted, request=replace(entry.request, node_required=required))
-
-
-def check_unique(entries: Sequence[Entry], where: str) -> None:
-    """Refuse VMs with the same VMID or name. Raises InvalidRequest."""
-    requests = [entry.request for entry in entries]
-    names = [request.name for request in requests if not request.per_node]
-    copies = [request for request in requests if request.per_node]
-    _check_once("vmid", [request.vmid for request in requests], where)
-    _check_once("name", names, where)
-    _check_once("name", [f"{copy.name} on {copy.node or 'each node'}" for copy in copies], where)
-    both = sorted({copy.name for copy in copies} & set(names))
-    if both:
-        raise InvalidRequest(f"name: {both[0]!r} is set with per_node and without it in {where}")
-    spelled: dict[str, str] = {}
-    for name in (entry.request.name for entry in entries if entry.request.name):
-        other = spelled.setdefault(name.casefold(), name)
-        if other != name:
-            raise InvalidRequest(
-                f"name: {other!r} and {name!r} in {where} differ only in case, expected different names"
-            )
-
-
-def _check_once(option: str, values: Iterable[t.Any], where: str) -> None:
-    for value, count in Counter(value for value in values if value).items():
-        if count > 1:
-            raise InvalidRequest(f"{option}: {value!r} is set in {count} entries of {where}, expected different values")
 
 
 def _check_groups(entries: list[Entry]) -> None:

@@ -5,18 +5,21 @@
 
 from __future__ import annotations
 
+import typing as t
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from ...engine.node_selection import compiled_regex
 from ...engine.texts import listed
 from ...errors import InvalidRequest
 from ...model import Snapshot
-from .entries import Entry, check_unique
+from .uniqueness import check_unique
+
+if t.TYPE_CHECKING:
+    from .entries import Entry
 
 
-def check_per_node(where: str, body: Mapping[str, Any], *, several_clusters: bool) -> None:
+def check_per_node(where: str, body: Mapping[str, t.Any], *, several_clusters: bool) -> None:
     """Refuse C(per_node) where a name that several VMs have would be a mistake. Raises InvalidRequest."""
     if several_clusters:
         raise InvalidRequest(f"{where}per_node: is for tasks about one cluster")
