@@ -64,7 +64,7 @@ class Approved:
         self.plan = plan
         self._by_key = {key: vm for vm in plan.vms for key in (vm.name, vm.vmid, (vm.name, vm.node)) if key}
 
-    def held(self, entries: Sequence[Entry], series: Collection[Series]) -> list[Entry]:
+    def hold(self, entries: Sequence[Entry], series: Collection[Series]) -> list[Entry]:
         """Return the entries with the decisions of the plan, and those that remove VMs beyond a count.
 
         series are the entries of the task that have a count, whose guards hold for these VMs. Raises InvalidRequest

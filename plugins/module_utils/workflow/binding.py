@@ -44,7 +44,7 @@ from .job import Job, State
 from .options.entries import Entry
 from .options.run_options import RunOptions
 from .own_templates import in_order as made_in_order
-from .own_templates import made
+from .own_templates import read_own_template
 from .placement import Lessons, decisions_of
 from .stopping import Stop, leave_signals_alone
 
@@ -240,7 +240,7 @@ class BindingCycle:
             return self._binder.create(decision, parameters, import_resizes(request), fence=fence.check, note=note)
         template = _template_of(decision, clone.templates)
         if template.identity is None:
-            template = made(self._access.reader, template)
+            template = read_own_template(self._access.reader, template)
         devices = {device.option: device.value for device in decision.devices}
         moved = {slot for slot, storage, _size in template.volumes if _lands_elsewhere(decision, slot, storage)}
         adjust = _adjusting(request.options, decision, devices) if request.options or devices or moved else None

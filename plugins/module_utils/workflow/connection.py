@@ -149,7 +149,7 @@ class Look:
         return {str(row.get("vnet")): str(row.get("zone")) for row in rows or ()}
 
     @cached_property
-    def seen(self) -> Seen:
+    def view(self) -> Seen:
         bridges = {name for node in self.snapshot.nodes for name in node.bridges or ()}
         return Seen(
             nodes=tuple(sorted(node.name for node in self.snapshot.nodes)),
@@ -159,33 +159,33 @@ class Look:
             modern=(whole_number(self.release.partition(".")[0]) or 0) >= 9,
         )
 
-    def held(self, path: str) -> Mapping[str, object]:
+    def read_privileges(self, path: str) -> Mapping[str, object]:
         return read_rights(self.reader, path)
 
-    def holders(self, needs: Sequence[Need]) -> list[Holder]:
+    def find_holders(self, needs: Sequence[Need]) -> list[Holder]:
         """Who lacks something: the user, or a token and its user. Without Sys.Audit on C(/access), a token cannot see
         what its user holds, which is at least what it holds itself.
         """
         owner, separator, _token = self.user.partition("!")
         if self.user == ROOT:
             return []
-        held = self.held if not separator else self._privileges_of(owner)
+        held = self.read_privileges if not separator else self._reader_of_privileges(owner)
         users = [] if owner == ROOT else [("--users", owner, held)]
-        tokens = [("--tokens", self.user, self.held)] if separator else []
+        tokens = [("--tokens", self.user, self.read_privileges)] if separator else []
         return [
             Holder(option, name, have, missing)
             for option, name, have in (*users, *tokens)
             if (missing := [need for need in needs if not is_met(need, have)])
         ]
 
-    def _privileges_of(self, user: str) -> Held:
+    def _reader_of_privileges(self, user: str) -> Held:
         try:
             self.reader.get("/access/permissions", userid=user, path="/")
         except UNREADABLE:
-            return self.held
+            return self.read_privileges
         return lambda path: self.reader.get("/access/permissions", userid=user, path=path).get(path) or {}
 
-    def roles(self) -> list[str]:
+    def read_roles(self) -> list[str]:
         try:
             return [str(row.get("roleid")) for row in self.reader.get("/access/roles")]
         except UNREADABLE:
@@ -217,16 +217,16 @@ def _check_versions(report: Report, release: str) -> None:
 
 
 def _check_cluster(report: Report, look: Look, purposes: Iterable[str], entries: Sequence[Entry]) -> None:
-    nodes = look.seen.nodes
+    nodes = look.view.nodes
     report.facts["user"] = look.user
     report.note("nodes", f"online: {listed(nodes)}" if nodes else "no node is online", OK if nodes else FAILED)
     wanted = _wanted_privileges(look, entries)
-    needs = needs_of(purposes, wanted, look.seen)
-    missing = [] if look.user == ROOT else [need for need in needs if not is_met(need, look.held)]
+    needs = needs_of(purposes, wanted, look.view)
+    missing = [] if look.user == ROOT else [need for need in needs if not is_met(need, look.read_privileges)]
     report.facts["missing"] = [
         {"privilege": need.privilege, "path": need.grant, "purpose": need.purpose} for need in missing
     ]
-    report.facts["commands"] = commands_for(look.holders(needs), look.roles()) if missing else []
+    report.facts["commands"] = commands_for(look.find_holders(needs), look.read_roles()) if missing else []
     _note_rights(report, missing, purposes)
     _note_storages(report, look)
     _note_bridges(report, look)
@@ -289,7 +289,7 @@ def _note_storages(report: Report, look: Look) -> None:
         if each.active:
             row["nodes"].append(each.node)
     for row in by_name.values():
-        may = "Datastore.AllocateSpace" in look.held(f"{STORAGES}/{row['name']}")
+        may = "Datastore.AllocateSpace" in look.read_privileges(f"{STORAGES}/{row['name']}")
         row["usable"] = bool(row["nodes"]) and "images" in row["content"] and may
     report.facts["storages"] = list(by_name.values())
     usable = [f"{row['name']} ({row['free_gib']} GiB free)" for row in by_name.values() if row["usable"]]
@@ -301,12 +301,12 @@ def _note_bridges(report: Report, look: Look) -> None:
         {
             "name": name,
             "nodes": sorted(node.name for node in look.snapshot.nodes if name in (node.bridges or ())),
-            "usable": "SDN.Use" in look.held(look.seen.bridge(name)),
+            "usable": "SDN.Use" in look.read_privileges(look.view.bridge(name)),
         }
-        for name in look.seen.bridges
+        for name in look.view.bridges
     ]
     report.facts["bridges"] = rows
-    nodes = len(look.seen.nodes)
+    nodes = len(look.view.nodes)
     usable = [
         row["name"] if len(row["nodes"]) == nodes else f"{row['name']} ({', '.join(row['nodes'])} only)"
         for row in rows
@@ -321,7 +321,7 @@ def _note_templates(report: Report, look: Look) -> None:
             "name": guest.name,
             "vmid": guest.vmid,
             "node": guest.node,
-            "usable": "VM.Clone" in look.held(f"{GUESTS}/{guest.vmid}"),
+            "usable": "VM.Clone" in look.read_privileges(f"{GUESTS}/{guest.vmid}"),
         }
         for guest in sorted(look.snapshot.guests, key=lambda guest: guest.vmid)
         if guest.template
@@ -346,20 +346,20 @@ def _problems(look: Look, entries: Sequence[Entry]) -> Iterator[str]:
 
 
 def _of_entry(look: Look, entry: Entry) -> Iterator[str]:
-    snapshot, seen = look.snapshot, look.seen
+    snapshot, view = look.snapshot, look.view
     if entry.clone is not None and not _sources_of(look, entry):
         names = [guest.name for guest in snapshot.guests if guest.template and guest.name]
         yield f"clone: no template {entry.clone.called}{entry.clone.place}; known: {known(names, entry.clone.name)}"
     for option, value in entry.request.options.items():
         bridge = NET.read(str(value)).get("bridge") if option.startswith("net") and option[3:].isdecimal() else None
-        if bridge is not None and seen.bridges and bridge not in seen.bridges:
-            yield f"{option}: no node has the bridge {bridge!r}; known: {known(seen.bridges, bridge)}"
+        if bridge is not None and view.bridges and bridge not in view.bridges:
+            yield f"{option}: no node has the bridge {bridge!r}; known: {known(view.bridges, bridge)}"
     there = {each.name for each in snapshot.storages}
     for name in sorted({name for name in _storages_of(entry) if name is not None} - there):
         yield f"no storage {name!r}, or this user cannot see it; known: {known(there, name)}"
     pool = entry.request.pool
     if pool is not None and pool not in snapshot.pools and (problem := missing_pool(look.reader, pool)):
-        marks = {mark_of(node) for node in seen.nodes}
+        marks = {mark_of(node) for node in view.nodes}
         yield f"pool: {problem}; known: {known(snapshot.pools - marks, pool)}"
 
 

@@ -75,7 +75,7 @@ def foretold_config(
     return config
 
 
-def made(reader: Reader, template: Template) -> Template:
+def read_own_template(reader: Reader, template: Template) -> Template:
     """The template, which the same run has made meanwhile, with its identity. Raises TemplateNotFound if it has not."""
     config = read_config(reader, template.node, template.vmid)
     if config is None or config.get("name") != template.name or not config.get(TEMPLATE):

@@ -87,7 +87,7 @@ def _run_on_one(
     read = cache(partial(read_settled, access.reader, patience=0))
     task, left_nodes = task.on_each_node(read)
     if approved is not None:
-        task = replace(task, entries=approved.held(task.entries, task.series), series=())
+        task = replace(task, entries=approved.hold(task.entries, task.series), series=())
     removals, cautions = task.surplus(lambda: read().guests)
     profiles, profile = task.profiles, task.default_profile
     placer = Placer(access, profiles, profile, task.device_attributes, task.pools, options.steps)

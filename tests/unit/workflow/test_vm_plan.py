@@ -141,7 +141,7 @@ def test_plan__what_is_wrong_is_named(path: tuple[t.Any, ...], value: t.Any, mes
 
 
 def test_entries__are_held_to_the_plan() -> None:
-    web, old, surplus = Approved(plan()).held(entries(WEB, OLD), [COUNTED])
+    web, old, surplus = Approved(plan()).hold(entries(WEB, OLD), [COUNTED])
 
     assert (web.request.node, web.request.vmid, web.request.disks[0].storage) == ("pve2", 104, "fast")
     assert (web.request.options["ipconfig0"], web.request.options["nameserver"]) == ("ip=192.0.2.5/24", "192.0.2.53")
@@ -165,7 +165,7 @@ def test_entries__are_held_to_the_plan() -> None:
 )
 def test_other_requests__are_named(bodies: list[dict[str, t.Any]], message: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        Approved(plan()).held(entries(*bodies), [COUNTED])
+        Approved(plan()).hold(entries(*bodies), [COUNTED])
 
     assert caught.value.message.startswith(message)
 
@@ -173,7 +173,7 @@ def test_other_requests__are_named(bodies: list[dict[str, t.Any]], message: str)
 @pytest.mark.parametrize("series", [[], [replace(COUNTED, surplus="keep")], [replace(COUNTED, pattern="web-{n}")]])
 def test_surplus__that_the_task_does_not_remove_is_named(series: list[Series]) -> None:
     with pytest.raises(InvalidRequest, match='apply: VM "surplus-3" is in the plan, but not in this task'):
-        Approved(plan()).held(entries(WEB, OLD), series)
+        Approved(plan()).hold(entries(WEB, OLD), series)
 
 
 def test_addresses__cannot_be_added_to_a_plan_by_hand() -> None:
@@ -182,7 +182,7 @@ def test_addresses__cannot_be_added_to_a_plan_by_hand() -> None:
     changed = sealed(vm_plan.FORMAT, {key: value for key, value in changed.items() if key not in SEAL})
 
     with pytest.raises(InvalidRequest, match='apply: the addresses of VM "web-1" differ from those of the task'):
-        Approved(read_plan(changed, "apply")).held(entries(WEB, OLD), [COUNTED])
+        Approved(read_plan(changed, "apply")).hold(entries(WEB, OLD), [COUNTED])
 
 
 def test_action_that_is_not_planned__is_named() -> None:
