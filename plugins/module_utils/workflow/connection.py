@@ -167,8 +167,6 @@ class Look:
         what its user holds, which is at least what it holds itself.
         """
         owner, separator, _token = self.user.partition("!")
-        if self.user == ROOT:
-            return []
         held = self.read_privileges if not separator else self._reader_of_privileges(owner)
         users = [] if owner == ROOT else [("--users", owner, held)]
         tokens = [("--tokens", self.user, self.read_privileges)] if separator else []
