@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import typing as t
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ..engine.verdicts import Outcome
@@ -194,6 +194,19 @@ class Job:
         self.state, self.error, self.requeued_by = State.QUEUED, None, error
         if not isinstance(self.bound, Unknown):
             self.bound = None
+
+
+def in_groups(jobs: Iterable[Job], ready_among: Callable[[Sequence[Job]], Sequence[Job]]) -> Iterator[Sequence[Job]]:
+    """Yield jobs in groups of which each can be done when those before it are done.
+
+    ready_among returns those of the jobs left that wait for none of the others. If all wait, they are one group.
+    """
+    left = list(jobs)
+    while left:
+        ready = ready_among(left) or left
+        yield ready
+        done = set(ready)
+        left = [job for job in left if job not in done]
 
 
 def requeue(jobs: Sequence[Job], error: CollectionError) -> bool:

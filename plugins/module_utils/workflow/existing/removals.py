@@ -10,22 +10,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from ...engine.texts import first
 from ...errors import InvalidRequest
 from ...model import Guest
-from ..job import Job
+from ..job import Job, in_groups
 
 _TOLD = 10
 
 
 def in_order(work: Sequence[Job]) -> Iterator[Sequence[Job]]:
-    """The jobs in groups of which each can be done when those before it are done: clones are removed before their
-    templates.
-    """
-    left = list(work)
-    while left:
+    """The jobs in groups: clones are removed before their templates."""
+
+    def ready_among(left: Sequence[Job]) -> Sequence[Job]:
         doomed = _removals_by_vmid(left).keys()
-        ready = [job for job in left if job.plan is None or not job.plan.clones & doomed]
-        # No VM is a clone of its own clone.
-        yield ready or left
-        left = [job for job in left if ready and job not in ready]
+        return [job for job in left if job.plan is None or not job.plan.clones & doomed]
+
+    return in_groups(work, ready_among)
 
 
 def check_clones(jobs: Iterable[Job], guest_of: Callable[[int], Guest | None]) -> None:
