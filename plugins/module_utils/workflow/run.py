@@ -34,7 +34,6 @@ if t.TYPE_CHECKING:
     from .applying import Approved
     from .existing.existing_vms import ExistingVMs
     from .moves.room import RoomMaker
-    from .waiting import Waiting
 
 
 class Run:
@@ -354,13 +353,10 @@ class Run:
         """Wait until it is known whether the VMs of these jobs exist: they may be on a node that comes back. Returns
         False if that stays unknown, or if the run fails in any case.
         """
-        others = [job for job in self.failed() if job not in doubtful]
-        pointless = self._options.all_or_nothing and not all(job.is_hopeful for job in others)
-        if pointless or not (doubtful and self._writes and self._options.wait_for_capacity):
+        if not (doubtful and self._writes and self._options.wait_for_capacity) or self._is_pointless(doubtful):
             return False
-        vmids = {vmid for job in doubtful if job.error is not None for vmid in job.error.details["vmids"]}
         try:
-            return self._waiting.until_names_are_known(doubtful, vmids)
+            return self._waiting.until_names_are_known(doubtful)
         finally:
             for job in doubtful:
                 job.note_wait(self._waiting.waited)
@@ -375,9 +371,11 @@ class Run:
             for job in unplaced:
                 job.note_wait(self._waiting.waited)
 
-    def _is_pointless(self) -> bool:
-        """Whether another try is pointless: with all_or_nothing, one job that cannot succeed fails the whole run."""
-        return self._options.all_or_nothing and not all(job.is_hopeful for job in self.failed())
+    def _is_pointless(self, besides: Collection[Job] = ()) -> bool:
+        """Whether another try is pointless: with all_or_nothing, one job that cannot succeed fails the whole run.
+        besides are failed jobs that may succeed nevertheless.
+        """
+        return self._options.all_or_nothing and not all(job.is_hopeful or job in besides for job in self.failed())
 
     @cached_property
     def _waiting(self) -> Waiting:

@@ -105,10 +105,11 @@ class Waiting:
             seen = after
         return False
 
-    def until_names_are_known(self, jobs: Sequence[Job], vmids: Collection[int]) -> bool:
-        """Wait until Proxmox VE tells the names of these guests again, or no longer shows them: one of them may be the
-        VM of each job. Returns False if time is up.
+    def until_names_are_known(self, jobs: Sequence[Job]) -> bool:
+        """Wait until Proxmox VE tells the names of the guests again that may be the VMs of the jobs, or no longer shows
+        them. Returns False if time is up. The jobs failed with VMNotKnown.
         """
+        vmids = {vmid for job in jobs if job.error is not None for vmid in job.error.details["vmids"]}
         pause = FIRST_PAUSE
         while (now := self._clock()) < self._deadline:
             self._report(jobs, now)

@@ -161,8 +161,7 @@ class MultiClusterRun:
         try:
             if waiting.patience > 0 and not vain:
                 seen = self._combined_snapshot()
-                vmids = {vmid for job in doubtful if job.error is not None for vmid in job.error.details["vmids"]}
-                again = bool(doubtful) and waiting.until_names_are_known(doubtful, vmids)
+                again = bool(doubtful) and waiting.until_names_are_known(doubtful)
                 again = again or waiting.until_worth_a_try(unplaced, seen)
         except CollectionError as error:
             for job in unplaced:
