@@ -98,7 +98,7 @@ class Converger:
         }
         if action in commands:
             return commands[action](node, guest), True
-        if action == "reboot" and not (plan.changes_cloud_init or read_pending(self._reader, node, guest.vmid)):
+        if action == "reboot" and not (plan.updated_cloud_init or read_pending(self._reader, node, guest.vmid)):
             return node, False
         node = self._shut_down(plan, node, binder, guest, shutdown)
         return node if action == "stop" else binder.lifecycle.start(node, guest), True

@@ -144,21 +144,21 @@ class ExistingPlan:
         """Whether a running VM has to be rebooted for pending changes, or possibly for those of its update."""
         if self.entry.apply_pending != "reboot" or self.status != "running":
             return False
-        changed = {*self.changes.parameters, *self.changes.unset} if "update" in self.actions else set()
-        return bool(self.pending or changed - APPLIED_AT_ONCE or self.changes_cloud_init)
+        return bool(self.pending or self._updated_parameters - APPLIED_AT_ONCE or self.updated_cloud_init)
 
     @property
-    def changes_cloud_init(self) -> bool:
-        """Whether the update changes cloud-init data. Proxmox VE never shows them as pending."""
-        changed = {*self.changes.parameters, *self.changes.unset}
-        return "update" in self.actions and bool(cloud_init_data(self.config, changed))
+    def _updated_parameters(self) -> set[str]:
+        return {*self.changes.parameters, *self.changes.unset} if "update" in self.actions else set()
+
+    @property
+    def updated_cloud_init(self) -> Sequence[str]:
+        """The cloud-init data that the update changes. Proxmox VE never shows them as pending."""
+        return cloud_init_data(self.config, self._updated_parameters)
 
     @property
     def new_cloud_init(self) -> Sequence[str]:
         """The cloud-init data that the update changes while the guest runs, which reads them when it boots."""
-        if "update" not in self.actions or self.status in OFF or RENEWING & set(self.actions):
-            return ()
-        return cloud_init_data(self.config, {*self.changes.parameters, *self.changes.unset})
+        return () if self.status in OFF or RENEWING & set(self.actions) else self.updated_cloud_init
 
     @property
     def unread(self) -> Pending:
