@@ -22,8 +22,7 @@ from .job import Job, State
 def with_new_rules(snapshot: Snapshot, jobs: Sequence[Job]) -> Snapshot:
     """The snapshot with the rules that the run would make. Existing VMs of the run that will join one are members."""
     made = {rule.name: rule for rule in snapshot.ha_rules}
-    for job in _joining(jobs):
-        intent, new = _intent(job)
+    for job, intent, new in _joining(jobs):
         rule = made.get(intent.joins or "")
         if rule is None:
             rule = _rule(job, intent, new, snapshot)
@@ -38,7 +37,7 @@ def refusals(jobs: Sequence[Job], snapshot: Snapshot) -> Iterator[tuple[Job, Inv
     for rule in snapshot.ha_rules:
         if not rule.planned or rule.type != RESOURCES:
             continue
-        named = [job for job in _joining(jobs) if job.entry.request.ha and job.entry.request.ha.joins == rule.name]
+        named = [job for job, intent, _new in _joining(jobs) if intent.joins == rule.name]
         members = [job for job in named if _will_join(job)]
         if len(members) < 2:
             others = ", ".join(job.label for job in named if job not in members)
@@ -48,16 +47,12 @@ def refusals(jobs: Sequence[Job], snapshot: Snapshot) -> Iterator[tuple[Job, Inv
                 yield job, InvalidRequest(text, option="ha")
 
 
-def _joining(jobs: Iterable[Job]) -> list[Job]:
-    """The jobs about VMs that make their rule if it does not exist."""
-    return [job for job in jobs if job.entry.state != "absent" and (ha := job.entry.request.ha) and ha.create]
-
-
-def _intent(job: Job) -> tuple[HAIntent, NewRule]:
-    intent = job.entry.request.ha
-    if intent is None or intent.create is None:
-        raise ValueError(f"{job.label} makes no rule")
-    return intent, intent.create
+def _joining(jobs: Iterable[Job]) -> Iterator[tuple[Job, HAIntent, NewRule]]:
+    """The jobs about VMs that make their rule if it does not exist, each with what its task says of the rule."""
+    for job in jobs:
+        intent = job.entry.request.ha
+        if job.entry.state != "absent" and intent is not None and intent.create is not None:
+            yield job, intent, intent.create
 
 
 def _will_join(job: Job) -> bool:
