@@ -22,7 +22,6 @@ from ..proxmox.api.reader import ReadOnce
 from ..proxmox.api.session import ROOT, Session, verification
 from ..proxmox.inventory.named import read_rights
 from ..proxmox.inventory.nodes import with_bridges
-from ..proxmox.inventory.rows import mark_of
 from ..proxmox.inventory.snapshot import read_snapshot
 from ..proxmox.options.kinds import NET
 from ..proxmox.rights import (
@@ -40,9 +39,9 @@ from ..proxmox.rights import (
     privileges_for,
 )
 from ..reservations.opening import look_at_ledger
-from .existing.comparison import missing_pool
 from .options.entries import RUNNING, Entry
 from .options.task import Task
+from .pools import unknown_pool
 
 OK, WARNING, FAILED = "ok", "warning", "failed"
 OLDEST = (8, 0)
@@ -355,10 +354,9 @@ def _of_entry(look: Look, entry: Entry) -> Iterator[str]:
     there = {each.name for each in snapshot.storages}
     for name in sorted({name for name in _storages_of(entry) if name is not None} - there):
         yield f"no storage {name!r}, or this user cannot see it; known: {known(there, name)}"
-    pool = entry.request.pool
-    if pool is not None and pool not in snapshot.pools and (problem := missing_pool(look.reader, pool)):
-        marks = {mark_of(node) for node in view.nodes}
-        yield f"pool: {problem}; known: {known(snapshot.pools - marks, pool)}"
+    problem = unknown_pool(look.reader, snapshot, entry.request.pool)
+    if problem is not None:
+        yield problem
 
 
 def _check_ledger(report: Report, where: str | None) -> None:

@@ -16,13 +16,13 @@ from ..model import Decision, Node, Snapshot
 from ..proxmox.api.reader import Reader, ReadOnce
 from ..proxmox.inventory.named import with_named
 from ..proxmox.inventory.nodes import with_bridges
-from ..proxmox.inventory.rows import mark_of
 from ..proxmox.inventory.volumes import read_volumes
 from ..proxmox.options.drives import volumes_of
 from ..proxmox.options.kinds import NET
 from ..proxmox.options.request import create_parameters, named_by
 from .job import Job, State
 from .new_ha_rules import refusals
+from .pools import unknown_pool
 
 
 def foresee(
@@ -71,14 +71,9 @@ class Foresight:
 
     def _of_new(self, label: str, decision: Decision) -> list[str]:
         request = decision.request
-        if request.pool is not None and request.pool not in self.snapshot.pools:
-            from .existing.comparison import missing_pool
-
-            missing = missing_pool(self.reader, request.pool)
-            if missing is not None:
-                marks = {mark_of(node.name) for node in self.snapshot.nodes}
-                known_pools = known(self.snapshot.pools - marks, request.pool)
-                raise InvalidRequest(f"{label}: pool: {missing}; known: {known_pools}", option="pool")
+        problem = unknown_pool(self.reader, self.snapshot, request.pool)
+        if problem is not None:
+            raise InvalidRequest(f"{label}: {problem}", option="pool")
         return self._check(label, decision.node, create_parameters(request, decision), runs=request.running)
 
     def _check(self, label: str, node: str, parameters: Mapping[str, t.Any], *, runs: bool) -> list[str]:

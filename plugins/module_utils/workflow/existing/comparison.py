@@ -12,12 +12,10 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from ...errors import (
-    ApiError,
     DriftNotApplicable,
     GuestLocked,
     GuestVanished,
     InvalidRequest,
-    PermissionDenied,
 )
 from ...model import OFF, Guest, Request
 from ...proxmox.api.failures import NotRecorded
@@ -36,6 +34,7 @@ from ...proxmox.options.request import traits_of
 from ...proxmox.pending import StoredConfig, read_stored_config
 from ..lasting import with_tags
 from ..options.entries import NOT_CREATED, PAUSED, Entry
+from ..pools import missing_pool
 from .ha import ha_drift
 from .hints import Hints
 from .matching import abandoned
@@ -319,16 +318,3 @@ def _with_fixed_disks(
         unappliable={**fixed, **held, **changes.unappliable},
         unplaced=tuple(slot for slot in changes.unplaced if slot not in held),
     )
-
-
-def missing_pool(reader: Reader, pool: str) -> str | None:
-    """Return the error text if a pool does not exist; None if it exists, or if this user cannot tell."""
-    try:
-        reader.get(f"/pools/{pool}")
-    except (PermissionDenied, NotRecorded):
-        return None
-    except ApiError as error:
-        if "does not exist" not in error.message:
-            raise
-        return f"pool {pool!r} does not exist, or this user cannot see it"
-    return None
