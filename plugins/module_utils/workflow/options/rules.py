@@ -11,7 +11,6 @@ import re
 import typing as t
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from ...engine.ha_rules import NODES, RESOURCES
 from ...engine.patterns.names import checked_pattern, name_pattern
 from ...engine.standing_rules import StandingRule, StandingRules
 from ...engine.texts import hint, known
@@ -21,8 +20,6 @@ from ...model import (
     AffinityTerm,
     Expression,
     GangRef,
-    HAIntent,
-    NewRule,
     Node,
     Selector,
     SpreadConstraint,
@@ -30,6 +27,7 @@ from ...model import (
     Toleration,
 )
 from ...proxmox.options.values import Fields, invalid, listed, text_of, whole_of
+from .ha import HA, read_ha
 
 Spec = dict[str, dict[str, t.Any]]
 
@@ -40,7 +38,6 @@ OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 MATCHES = ("Equal", "Exists")
 EFFECTS = ("NoSchedule", "PreferNoSchedule")
 HARD, SOFT = "do_not_schedule", "schedule_anyway"
-HA_STATES = ("started", "stopped", "disabled", "ignored")
 WEIGHTS = (1, 100)
 PRIORITIES = (-(10**9), 10**9)
 
@@ -78,18 +75,6 @@ TOLERATION: Spec = {
     "operator": {"type": "str", "choices": list(MATCHES), "default": "Equal"},
     "value": {"type": "str"},
     "effect": {"type": "str", "choices": list(EFFECTS)},
-}
-NEW_RULE: Spec = {
-    "type": {"type": "str", "choices": [NODES, RESOURCES]},
-    "affinity": {"type": "str", "choices": ["positive", "negative"]},
-    "nodes": {"type": "raw"},
-    "strict": {"type": "bool"},
-}
-HA: Spec = {
-    "rule": {"type": "str"},
-    "group": {"type": "str"},
-    "state": {"type": "str", "choices": list(HA_STATES)},
-    "create": {"type": "dict", "options": NEW_RULE},
 }
 GROUP: Spec = {"name": {"type": "str", "required": True}, "min_available": {"type": "int"}}
 
@@ -140,7 +125,7 @@ def parse_rules(
     if (found := given("tolerations")) is not None:
         fields["tolerations"] = tuple(_toleration(Fields(*item, TOLERATION)) for item in listed(*found))
     if (found := given("ha")) is not None:
-        fields["ha"] = _ha(Fields(*found, HA))
+        fields["ha"] = read_ha(Fields(*found, HA))
     if (found := given("group")) is not None:
         body = Fields(*found, GROUP)
         fields["gang"] = GangRef(body.needed("name"), body.whole("min_available", 1, default=0))
@@ -234,53 +219,6 @@ def _toleration(body: Fields) -> Toleration:
         value=body.text("value") or "",
         effect=body.choice("effect", EFFECTS) if "effect" in body else "",
     )
-
-
-def _ha(body: Fields) -> HAIntent:
-    rule, group = body.text("rule"), body.text("group")
-    if rule is not None and group is not None:
-        raise InvalidRequest(f"{body.where}: has both rule {rule!r} and group {group!r}, expected one of them")
-    state = body.choice("state", HA_STATES) if "state" in body else None
-    create = None
-    if "create" in body:
-        name = rule or group or ""
-        if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]+", name, re.ASCII):
-            expected = "a letter, then letters, digits, dashes and underscores"
-            raise invalid(body.path("rule" if group is None else "group"), name, expected)
-        create = _new_rule(Fields(body.path("create"), body.body["create"], NEW_RULE), of_group=group is not None)
-    return HAIntent(rule, group, state, create)
-
-
-def _new_rule(body: Fields, *, of_group: bool) -> NewRule:
-    """What C(ha.create) says. If it is empty, a rule that keeps VMs apart; with nodes, one that binds them to these."""
-    nodes = _nodes_with_priorities(body)
-    kind = body.choice("type", (NODES, RESOURCES), NODES if nodes or of_group else RESOURCES)
-    about_nodes = kind == NODES
-    if about_nodes != bool(nodes):
-        expected = "is missing, expected nodes such as [pve1, pve2] or {pve1: 2, pve2: 1}"
-        raise InvalidRequest(f"{body.path('nodes')}: {expected if about_nodes else f'contradicts type {RESOURCES}'}")
-    affinity = body.choice("affinity", ("positive", "negative"), "positive" if about_nodes else "negative")
-    if of_group and (not about_nodes or affinity == "negative"):
-        raise InvalidRequest(f"{body.where}: an HA group is a set of nodes, expected nodes and strict only")
-    strict = body.flag("strict", False)
-    if strict and not about_nodes:
-        raise InvalidRequest(f"{body.path('strict')}: is for type {NODES} only")
-    return NewRule(kind, affinity == "positive", nodes, strict)
-
-
-def _nodes_with_priorities(body: Fields) -> tuple[str, ...]:
-    """The nodes, as C(NAME) or C(NAME:PRIORITY)."""
-    given = body.body.get("nodes")
-    if given is None:
-        return ()
-    if isinstance(given, Mapping):
-        given = [str(name) if priority is None else f"{name}:{priority}" for name, priority in given.items()]
-    nodes = tuple(map(str, given.split(",") if isinstance(given, str) else given if isinstance(given, list) else ()))
-    for node in nodes or ("",):
-        if not re.fullmatch(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?(?::\d{1,9})?", node, re.ASCII):
-            expected = "nodes such as [pve1, pve2], or with priorities {pve1: 2, pve2: 1}"
-            raise invalid(body.path("nodes"), given, expected)
-    return nodes
 
 
 def _priority(where: str, value: t.Any, classes: Mapping[str, int]) -> int:
