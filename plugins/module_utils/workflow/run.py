@@ -212,11 +212,9 @@ class Run:
             self._existing_vms(placement).plan(existing, self._stop, wait=not self._writes)
             note_after(placement.nodes, placement.scheduler.cluster)
             for job, conflict in list(placement.claims.conflicts(due)):
-                self._give_back([job])
-                job.refuse(conflict)
+                self._refuse(job, conflict)
         for job, objection in foresee(due, self._access.reader, placement.before, self._access.check_rights):
-            self._give_back([job])
-            job.refuse(objection)
+            self._refuse(job, objection)
         for job in existing:
             if job.plan is not None:
                 note_change(placement.nodes, job.plan.guest, job.plan.actions)
@@ -233,8 +231,7 @@ class Run:
         for job in due:
             objection = None if self._approved is None else self._approved.objection(job)
             if objection is not None:
-                self._give_back([job])
-                job.refuse(objection)
+                self._refuse(job, objection)
 
     def _forget_vanished(self, due: Sequence[Job]) -> bool:
         """Return to the queue the jobs whose VMs are gone, and remove these VMs from the ledger, which still listed
@@ -311,6 +308,11 @@ class Run:
         """Release the reservations of jobs that are not bound."""
         if self._writes:
             self._placer.give_back(jobs)
+
+    def _refuse(self, job: Job, error: CollectionError) -> None:
+        """Fail a job before anything is done for it."""
+        self._give_back([job])
+        job.refuse(error)
 
     def _fail(self, jobs: Sequence[Job], error: CollectionError) -> None:
         """Note the error in all jobs, and release their reservations: unlike an error that is raised, this keeps the
