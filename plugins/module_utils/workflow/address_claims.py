@@ -19,7 +19,7 @@ from ..proxmox.options.contradictions import unread_cloud_init
 from ..proxmox.options.kinds import NET
 from ..proxmox.options.values import addresses_of_card
 from ..reservations.records import Reservation
-from .job import Job, State
+from .job import Job
 from .options.entries import Entry
 
 if t.TYPE_CHECKING:
@@ -102,11 +102,7 @@ def _has(job: Job, address: str) -> bool:
 
 def _gaining(jobs: Iterable[Job]) -> dict[str, Job]:
     """The jobs of VMs that are created or updated, by their labels."""
-    return {
-        job.label: job
-        for job in jobs
-        if job.state is State.DECIDED or (job.plan is not None and "update" in job.plan.actions)
-    }
+    return {job.label: job for job in jobs if job.is_made_or_updated}
 
 
 def _kept_addresses(plan: ExistingPlan) -> set[tuple[str, Network | None]]:

@@ -33,7 +33,7 @@ def foresee(
     """
     if any(rule.planned for rule in snapshot.ha_rules):
         yield from refusals(jobs, snapshot)
-    if any(job.state is State.DECIDED or (job.plan and "update" in job.plan.actions) for job in jobs):
+    if any(job.is_made_or_updated for job in jobs):
         foresight = Foresight(ReadOnce(reader), snapshot, may)
         for job in jobs:
             objection = foresight.objection(job)

@@ -119,6 +119,11 @@ class Job:
         return self.is_hopeful and self.outcome is not None and not FREED_BY_MOVES.isdisjoint(self.outcome.rejected_by)
 
     @property
+    def is_made_or_updated(self) -> bool:
+        """Whether the VM is to be created, or to be changed to what is requested."""
+        return self.state is State.DECIDED or (self.plan is not None and "update" in self.plan.actions)
+
+    @property
     def begun(self) -> bool:
         """Whether something was sent to Proxmox for it, successful or not."""
         return self.bound is not None or self.carried is not None
