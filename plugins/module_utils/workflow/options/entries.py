@@ -214,8 +214,7 @@ def build_entries(
         entries.append(replace(_on_clusters(where, entry, body, params), addresses=addresses))
     check_unique(entries, option)
     _check_groups(entries)
-    if any(entry.request.ha is not None and entry.request.ha.create is not None for entry in entries):
-        _check_new_rules(entries)
+    _check_new_rules(entries)
     return entries
 
 
