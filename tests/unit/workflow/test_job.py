@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from support.small_cluster import vm
 
@@ -27,7 +29,12 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.mak
     NotStarted,
     Unknown,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.job import TRIES, Job, State
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.job import (
+    TRIES,
+    Job,
+    State,
+    in_groups,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import Entry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.report import report_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.result import vm_result
@@ -145,3 +152,22 @@ def test_vm_whose_node_is_silent__stays_unknown_when_it_fits_nowhere_else() -> N
     report = report_of(made)
     assert made.error is silent
     assert (report.node, report.vmid, report.status, report.not_done) == ("pve1", 100, None, ["create", "start"])
+
+
+@pytest.mark.parametrize(
+    ("waits_for", "groups"),
+    [
+        ({}, ["abc"]),
+        ({"a": "b", "b": "c"}, ["c", "b", "a"]),
+        ({"a": "b", "b": "a"}, ["c", "ab"]),
+    ],
+    ids=["none waits", "each waits for the next", "two wait for each other"],
+)
+def test_jobs__are_done_after_those_that_they_wait_for(waits_for: dict[str, str], groups: list[str]) -> None:
+    names = {job(): name for name in "abc"}
+
+    def ready_among(left: Sequence[Job]) -> Sequence[Job]:
+        there = {names[each] for each in left}
+        return [each for each in left if waits_for.get(names[each]) not in there]
+
+    assert ["".join(names[each] for each in group) for group in in_groups(names, ready_among)] == groups
