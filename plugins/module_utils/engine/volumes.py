@@ -349,7 +349,7 @@ class _Search:
     def _place_first(self, disks: Sequence[tuple[Disk, Kind]]) -> bool:
         """Whether each drive fits on its first choice. If not, none is placed."""
         for number, (disk, kind) in enumerate(disks):
-            first = self._roomiest(disk, kind)
+            first = self._roomiest(kind)
             if first is None or disk.size > max(-first[0], 0):
                 for placed, _kind in disks[:number]:
                     self._binding.take_back(placed)
@@ -359,7 +359,7 @@ class _Search:
 
     def _search(self, disks: Sequence[tuple[Disk, Kind]]) -> Status | None:
         (disk, kind), *others = disks
-        storages = self._candidates(disk, kind)
+        storages = self._candidates(kind)
         if not storages:
             return self._nowhere(disk, kind)
         most, first = storages[0]
@@ -376,7 +376,7 @@ class _Search:
             self._binding.take_back(disk)
         return conflict or self._no_room(disk, kind, -most, first)
 
-    def _candidates(self, disk: Disk, kind: Kind) -> list[tuple[int, str]]:
+    def _candidates(self, kind: Kind) -> list[tuple[int, str]]:
         """The active storages that suit a drive, each with its negated free space after the drives before it, the one
         with the most first.
         """
@@ -384,7 +384,7 @@ class _Search:
         rankings = suitable(self._node, kind).rankings
         return sorted(ranking.place(name, taken.get(name, 0)) for ranking in rankings for name in ranking.limits)
 
-    def _roomiest(self, disk: Disk, kind: Kind) -> tuple[int, str] | None:
+    def _roomiest(self, kind: Kind) -> tuple[int, str] | None:
         """The first of the candidates."""
         best: tuple[int, str] | None = None
         for ranking in suitable(self._node, kind).rankings:
