@@ -89,10 +89,6 @@ class Demand:
     source: str
     curve: Curve
 
-    def at(self, percent: float) -> float | None:
-        """A percentile of it."""
-        return percentile(self.curve, percent)
-
     @property
     def lasting(self) -> Curve:
         """The demand with what is unknown filled by its highest known value."""

@@ -10,7 +10,7 @@ reports use it as well.
 from __future__ import annotations
 
 import abc
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..model import Node, Request, StorageClass
@@ -120,7 +120,3 @@ class Policy:
     memory: Limit = field(default_factory=lambda: MemoryLimit(1.0))
     storage_classes: Mapping[str, StorageClass] = field(default_factory=dict)
     enforced: frozenset[str] = frozenset()
-
-    def ratios_of(self, request: Request) -> Hashable:
-        """The part of a request that the limits depend on."""
-        return self.cpu.ratio_of(request), self.memory.ratio_of(request)
