@@ -79,7 +79,6 @@ class MultiClusterScheduler(Scheduler):
     chosen; of equal ones, the one whose best node has the highest score, then the first by name.
 
     Attributes:
-        snapshot: the clusters before the first decision, as nodes.
         chosen: the assumed decisions, by VM name.
         verdicts: the clusters' verdicts at the last attempt for a VM, by its name.
     """
@@ -96,7 +95,7 @@ class MultiClusterScheduler(Scheduler):
         self._silent = [ClusterVerdict(name, reason=reason) for name, reason in sorted((silent or {}).items())]
         self._keys = frozenset({CLUSTER_KEY, *(key for member in members for key in member.labels)})
         self._numbers = itertools.count(VMID_MIN)
-        self.snapshot = Snapshot(
+        snapshot = Snapshot(
             nodes=tuple(Node(each.name, labels={**each.labels, CLUSTER_KEY: each.name}) for each in self._members),
             guests=tuple(
                 self._guest_between(member.name, guest)
@@ -106,8 +105,8 @@ class MultiClusterScheduler(Scheduler):
                 if guest.vmid > 0
             ),
         )
-        super().__init__(ClusterState(self.snapshot), profiles, default_profile)
-        between = {name: _between(profile) for name, profile in profiles.items()}
+        super().__init__(ClusterState(snapshot), profiles, default_profile)
+        between = {name: profile_between(profile) for name, profile in profiles.items()}
         self._rules = Scheduler(self.cluster, between, default_profile)
         self.chosen: dict[str, Chosen] = {}
         self.verdicts: dict[str, tuple[ClusterVerdict, ...]] = {}
@@ -143,10 +142,6 @@ class MultiClusterScheduler(Scheduler):
         _rank, member, decision = best
         self._assume(member, decision, between)
         return outcomes[member.name]
-
-    def profile_between(self, request: Request) -> Profile:
-        """The plugins whose rules between clusters hold for a request."""
-        return self._rules.profile(request)
 
     def undo(self, decision: Decision) -> None:
         """Take an assumed decision back."""
@@ -235,7 +230,7 @@ def _try_member(member: Member, request: Request, refused: Mapping[str, Status],
     return member.scheduler.schedule(member.requests[request.name], now)
 
 
-def _between(profile: Profile) -> Profile:
+def profile_between(profile: Profile) -> Profile:
     """The profile with those of its plugins whose rules hold between clusters."""
     there = {type(plugin) for plugin in profile.all()}
     return Profile(profile.name, Registry(plugin for plugin in BETWEEN_CLUSTERS if plugin in there))

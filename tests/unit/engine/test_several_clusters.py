@@ -23,6 +23,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.sche
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.several_clusters import (
     Member,
     MultiClusterScheduler,
+    profile_between,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.verdicts import Outcome
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import TemplateNotFound
@@ -218,4 +219,5 @@ def test_decisions_between_clusters__are_lawful(snapshots: list[Snapshot], wante
     found = placed(scheduler, wanted)
     between = [chosen.between for chosen in scheduler.chosen.values()]
     assert len(between) == sum(place is not None for place in found)
-    assert broken_by(scheduler.snapshot, between, scheduler.profile_between, own_names=False) == []
+    rules = profile_between(profiles["balanced"])
+    assert broken_by(scheduler.cluster.snapshot, between, lambda _request: rules, own_names=False) == []
