@@ -90,6 +90,11 @@ class Node:
     pressure: float | None = None
     processor: Processor | None = None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether guests may come to it: it is online, not in maintenance, and not drained."""
+        return self.online and not self.maintenance and not self.drained
+
 
 @dataclass(frozen=True, slots=True)
 class Processor:

@@ -179,7 +179,7 @@ class Headroom:
         """Count what a node has left and which guests run there; return its index and its place in the order."""
         index, room = info.index, self._limits.room(info)
         self._loads[index] = _loads(info, self._cluster, self._bonds)
-        if info.node.maintenance or info.node.drained:
+        if not info.node.is_open:
             return index, (math.inf, len(self._cluster.nodes))
         if index in self._room:
             del self._order[bisect.bisect_left(self._order, (self._room[index].memory, index))]
@@ -264,7 +264,7 @@ def has_plenty(cluster: ClusterState, limits: Limits) -> bool:
     """
     bonds = _Bonds.of(cluster)
     online = [info for info in cluster.nodes if info.node.online]
-    room = {info.index: limits.room(info) for info in online if not (info.node.maintenance or info.node.drained)}
+    room = {info.index: limits.room(info) for info in online if info.node.is_open}
     for info in online:
         loads = _loads(info, cluster, bonds)
         cores = sum(load.size.cores * len(load.labels) for load in loads)

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from ...demand import ALLOCATED, USED
 from ...errors import CollectionError
-from ...model import Guest, Node
+from ...model import Guest
 from ...plans import Balance, Bounds, Goals, Mobility, Plan, Stuck, UsedLoad
 from ..cache import ClusterState
 from ..framework.status import Category, Status
@@ -280,7 +280,7 @@ def reasons(board: Board, item: Item) -> tuple[str, str]:
             status = status or board.refusal(item, info.index)
             if status is not None:
                 found[status.reason] += 1
-                cures[CURES[status.category] if _is_open(info.node) else BRING_BACK] += 1
+                cures[CURES[status.category] if info.node.is_open else BRING_BACK] += 1
             takers += status is None
     told = ", ".join(
         f"{count} node(s) {reason}" for reason, count in sorted(found.items(), key=lambda e: (-e[1], e[0]))
@@ -299,10 +299,6 @@ def _out_of_order(target: str, status: Status | None) -> tuple[str, str]:
         return f"{NO_ORDER}: {target} has no room for it before others have left", CURES[Category.CAPACITY]
     cure = MOVE_OTHERS_FIRST if status.category is Category.RULE else CURES[status.category]
     return f"{NO_ORDER}: {target} {of_one(status.text)}", cure
-
-
-def _is_open(node: Node) -> bool:
-    return node.online and not node.maintenance and not node.drained
 
 
 BRING_BACK = "bring the nodes back that are offline, in maintenance or drained"

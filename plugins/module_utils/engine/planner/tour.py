@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...model import Guest, Node, Snapshot, Storage
+from ...model import Guest, Snapshot, Storage
 from ...plans import Bounds, Goals, Mobility, Plan, Stuck
 from ...tours import SHUT_DOWN, STAY, Tour, TourGoals, TourStep
 from ..cache import ClusterState
@@ -171,7 +171,7 @@ class _TourPlanner:
         """Yield the possible next steps, those after which the fewest guests have to move again first. What keeps the
         other nodes from being next is added to stuck.
         """
-        open_now = [node for node in moment.snapshot.nodes if node.name not in left and _is_open(node)]
+        open_now = [node for node in moment.snapshot.nodes if node.name not in left and node.is_open]
         possible: list[tuple[int, int, int, TourStep, _Moment]] = []
         for number, name in enumerate(self._order(moment, left)):
             if self._is_spent and number:
@@ -220,7 +220,7 @@ class _TourPlanner:
     def _step(self, moment: _Moment, name: str, left: Sequence[str]) -> tuple[TourStep | None, tuple[Stuck, ...]]:
         """The maintenance of one node now, or the guests that keep it from being emptied."""
         away = set(left)
-        prefer = frozenset(node.name for node in moment.snapshot.nodes if node.name not in away and _is_open(node))
+        prefer = frozenset(node.name for node in moment.snapshot.nodes if node.name not in away and node.is_open)
         there = {guest.vmid for guest in moment.on(name)}
         staying = {vmid: what for vmid, what in self._goals.stays.items() if vmid in there}
         staying |= {
@@ -264,10 +264,6 @@ class _TourPlanner:
         limits = Limits(
             policy.cpu if "cpu" in policy.enforced else None, policy.memory if "memory" in policy.enforced else None
         )
-        info = next((info for info in state.nodes if _is_open(info.node)), None)
+        info = next((info for info in state.nodes if info.node.is_open), None)
         found = None if info is None else Headroom(state, limits).stranding(info, NOTHING)
         return "" if found is None else f"the loss of {found.lost} would strand {found.guest.label}"
-
-
-def _is_open(node: Node) -> bool:
-    return node.online and not node.maintenance and not node.drained

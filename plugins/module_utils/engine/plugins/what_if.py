@@ -34,9 +34,7 @@ class WhatIf(PostFilterPlugin):
         vCPUs, C(memory) and C(storage) in bytes) and C(also) (the other rules that refuse it), or is None where there
         is no node. C(summary) says of both what comes first.
         """
-        ready = {
-            info.name for info in cluster.nodes if info.node.online and not (info.node.maintenance or info.node.drained)
-        }
+        ready = {info.name for info in cluster.nodes if info.node.is_open}
         considered = {node: by_plugin for node, by_plugin in refusals.items() if node in ready} or refusals
         found = {"rules": lifted(refusals), "nearest": nearest(request, considered)}
         return {**found, "summary": "; ".join(findings_in_parts(found, most_rules=1))}
