@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ...demand import ALLOCATED, USED
+from ...demand import ALLOCATED, PRESSURE, USED
 from ...errors import CollectionError
 from ...model import Guest
 from ...plans import Balance, Bounds, Goals, Mobility, Plan, Stuck, UsedLoad
@@ -311,23 +311,15 @@ CURES = {
     Category.RULE: "change the rule that keeps it off the other nodes",
 }
 
+BALANCE_BY = {ALLOCATED: "balance", USED: "balance by what is used", PRESSURE: "balance by pressure"}
+
 
 def in_words(goals: Goals) -> str:
     """Return the goals in words, for the user."""
     parts = [f"place {len(goals.place)} VM(s)"] if goals.place else []
     parts += [f"drain {', '.join(sorted(goals.drain))}"] if goals.drain else []
     parts += ["repair"] if goals.repair else []
-    parts += [_of_balance(goals.balance)] if goals.balance is not None else []
+    parts += [BALANCE_BY[goals.balance.by]] if goals.balance is not None else []
     parts += ["consolidate"] if goals.consolidate else []
     parts += [f"bring guests back to {', '.join(sorted(set(goals.undo.values())))}"] if goals.undo else []
     return ", ".join(parts) or "nothing"
-
-
-def _of_balance(wanted: Balance) -> str:
-    return (
-        "balance"
-        if wanted.by == ALLOCATED
-        else f"balance by what is {wanted.by}"
-        if wanted.by == USED
-        else "balance by pressure"
-    )
