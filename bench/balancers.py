@@ -114,9 +114,7 @@ def _planned(cluster: Cluster, at: int, first: int, *, known: bool = False) -> l
     if not known:
         places = {guest.vmid: guest.node for guest in snapshot.guests}
         only_cpu = {vmid: {CPU: demands[CPU]} for vmid, demands in guests.items()}
-        nodes = {
-            name: dict(curves) for name, curves in as_placed(nodes, only_cpu, places, cluster.departures, grid).items()
-        }
+        nodes = as_placed(nodes, only_cpu, places, cluster.departures, grid)
     capacity = {node.name: {CPU: float(node.cores), MEMORY: float(node.memory)} for node in snapshot.nodes}
     recent = frozenset(each.vmid for each in cluster.departures if each.time > at * STEP - COOLDOWN)
     goals = Goals(

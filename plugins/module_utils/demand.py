@@ -175,7 +175,7 @@ def as_placed(
     places: Mapping[int, str],
     departures: Iterable[Departure],
     grid: Grid,
-) -> dict[str, Curves]:
+) -> dict[str, dict[str, Curve]]:
     """Return the curves of nodes as if each guest had been where it is now (places) all the time.
 
     What a node used in the past includes guests that have left it since. Without this, a node whose guests were moved
@@ -187,13 +187,13 @@ def as_placed(
         paths.setdefault(departure.vmid, []).append(departure)
     for vmid, path in paths.items():
         here = places.get(vmid)
-        for resource, demand in (guests.get(vmid) or {}).items():
+        for resource, demand in guests.get(vmid, {}).items():
             elsewhere = _elsewhere(demand.curve, path, here, grid)
             for node, curve in elsewhere.items():
                 _add(found, node, resource, curve, -1)
                 if here is not None:
                     _add(found, here, resource, curve, 1)
-    return {name: dict(curves) for name, curves in found.items()}
+    return found
 
 
 def _elsewhere(curve: Curve, path: Sequence[Departure], here: str | None, grid: Grid) -> dict[str, Curve]:
