@@ -45,8 +45,7 @@ def place_batch(
             _number_again(scheduler, outcomes)
             return outcomes
         # A change in the cluster would help a VM: the order of the task decides.
-        for decision in reversed(_decisions(found)):
-            scheduler.undo(decision)
+        _undo_all(scheduler, _decisions(found))
     outcomes = schedule_all(scheduler, requests, now, present)
     _note_turns(outcomes)
     homeless = {n for n, o in enumerate(outcomes) if isinstance(o.error, (NoNodesAvailable, NoStorageAvailable))}
@@ -54,8 +53,7 @@ def place_batch(
     if not homeless or hopeless or len(outcomes) < 2:
         return outcomes
     placed = _decisions(outcomes)
-    for decision in reversed(placed):
-        scheduler.undo(decision)
+    _undo_all(scheduler, placed)
     numbers = [number for number, o in enumerate(outcomes) if o.decision is not None or number in homeless]
     wanted = [outcomes[number].request for number in numbers]
     failed = [outcome.request for number, outcome in enumerate(outcomes) if number not in numbers]
@@ -68,8 +66,7 @@ def place_batch(
             for number, outcome in zip(numbers, found, strict=True):
                 outcomes[number] = outcome
             return outcomes
-        for decision in reversed(_decisions(found)):
-            scheduler.undo(decision)
+        _undo_all(scheduler, _decisions(found))
     for decision in placed:
         scheduler.cluster.assume(decision)
     for number in homeless:
@@ -124,16 +121,14 @@ def _number_again(scheduler: Scheduler, outcomes: Sequence[Outcome]) -> None:
     those that they have.
     """
     before = _decisions(outcomes)
-    for decision in reversed(before):
-        scheduler.undo(decision)
+    _undo_all(scheduler, before)
     after: list[Decision] = []
     try:
         for decision in before:
             after.append(replace(decision, vmid=scheduler.pick_vmid(decision.request)))
             scheduler.cluster.assume(after[-1])
     except CollectionError:
-        for decision in reversed(after):
-            scheduler.undo(decision)
+        _undo_all(scheduler, after)
         for decision in before:
             scheduler.cluster.assume(decision)
         return
@@ -144,6 +139,12 @@ def _number_again(scheduler: Scheduler, outcomes: Sequence[Outcome]) -> None:
 
 def _decisions(outcomes: Iterable[Outcome]) -> list[Decision]:
     return [outcome.decision for outcome in outcomes if outcome.decision is not None]
+
+
+def _undo_all(scheduler: Scheduler, decisions: Sequence[Decision]) -> None:
+    """Take assumed decisions back, the latest first."""
+    for decision in reversed(decisions):
+        scheduler.undo(decision)
 
 
 def _search(
