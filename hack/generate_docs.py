@@ -264,24 +264,28 @@ def with_parts(page: str) -> str:
     return PLACE.sub(lambda place: "\n".join([place[1], *PARTS[place[2]](), "", place[3]]), page)
 
 
-def main() -> int:
-    """Write the pages, or with --check only list those that are out of date."""
+def pages() -> dict[Path, str]:
+    """The text of each file."""
+    paths = [CHECKOUT / "README.md", *sorted(DOCS.glob("*.md"))]
+    made = {path: with_parts(path.read_text(encoding="utf-8")) for path in paths}
+    return {**made, DOCS / "docsite" / "links.yml": site_links()}
+
+
+def bring_up_to_date(files: Callable[[], Mapping[Path, str]]) -> int:
+    """Write the files that differ, or with --check only list them. Returns the exit status."""
     check = sys.argv[1:] == ["--check"]
     if sys.argv[1:] and not check:
         print(f"usage: {sys.argv[0]} [--check]", file=sys.stderr)
         return 2
     stale = 0
-    pages = [CHECKOUT / "README.md", *sorted(DOCS.glob("*.md"))]
-    made = {path: with_parts(path.read_text(encoding="utf-8")) for path in pages}
-    made[DOCS / "docsite" / "links.yml"] = site_links()
-    for path, wanted in made.items():
-        if wanted != path.read_text(encoding="utf-8"):
+    for path, text in files().items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
             stale += 1
             print(f"{'out of date' if check else 'written'}: {path.relative_to(CHECKOUT)}")
             if not check:
-                path.write_text(wanted, encoding="utf-8")
+                path.write_text(text, encoding="utf-8")
     return 1 if check and stale else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(bring_up_to_date(pages))

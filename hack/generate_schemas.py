@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+# This also makes the collection importable.
+from generate_docs import CHECKOUT, bring_up_to_date
 
-CHECKOUT = Path(__file__).resolve().parents[1]
 SCHEMAS = CHECKOUT / "docs" / "schemas"
-sys.path.insert(0, str(CHECKOUT / ".venv" / "collections"))
 
 PLUGINS = "ansible_collections.qemu_scheduler.proxmox.plugins"
 DRAFT = "http://json-schema.org/draft-07/schema#"
@@ -200,31 +200,14 @@ def _plain(text: str) -> str:
     return re.sub(r"\b[A-Z]\(((?:[^()]|\([^()]*\))*)\)", r"\1", " ".join(text.split()))
 
 
-def schemas() -> dict[str, str]:
+def schemas() -> dict[Path, str]:
     """The text of each file."""
     made = {**documents(), "decision": decision(), "fleet": fleet(), "vms": vms()}
     return {
-        f"{name}.json": json.dumps({"$schema": DRAFT, **schema}, indent=1, ensure_ascii=False) + "\n"
+        SCHEMAS / f"{name}.json": json.dumps({"$schema": DRAFT, **schema}, indent=1, ensure_ascii=False) + "\n"
         for name, schema in made.items()
     }
 
 
-def main() -> int:
-    """Write the files, or with --check only list those that are out of date."""
-    check = sys.argv[1:] == ["--check"]
-    if sys.argv[1:] and not check:
-        print(f"usage: {sys.argv[0]} [--check]", file=sys.stderr)
-        return 2
-    stale = 0
-    for name, text in schemas().items():
-        path = SCHEMAS / name
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            stale += 1
-            print(f"{'out of date' if check else 'written'}: {path.relative_to(CHECKOUT)}")
-            if not check:
-                path.write_text(text, encoding="utf-8")
-    return 1 if check and stale else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(bring_up_to_date(schemas))
