@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
 # This also makes the collection importable.
 from generate_docs import CHECKOUT, bring_up_to_date
 
@@ -176,6 +177,8 @@ def fleet() -> Schema:
 
 def documents() -> dict[str, Schema]:
     """The schemas of the documents that the modules write and read."""
+    table = importlib.import_module(f"{PLUGINS}.module_utils.workflow.documents")
+    premises = importlib.import_module(f"{PLUGINS}.module_utils.workflow.moves.plan_document").PREMISES
     found = {}
     for name, module, keys in (
         ("plan-of-moves", "moves.plan_document", "PLAN"),
@@ -183,10 +186,8 @@ def documents() -> dict[str, Schema]:
         ("tour", "maintenance.tour_document", "TOUR"),
     ):
         code = importlib.import_module(f"{PLUGINS}.module_utils.workflow.{module}")
-        table = importlib.import_module(f"{PLUGINS}.module_utils.workflow.documents")
-        assumed = importlib.import_module(f"{PLUGINS}.module_utils.workflow.moves.plan_document").PREMISES
         schema = table.document_schema(code.FORMAT, getattr(code, keys))
-        schema["properties"].setdefault("assumes", table.keys_schema(assumed))
+        schema["properties"].setdefault("assumes", table.keys_schema(premises))
         schema["required"] = sorted({*schema["required"], "assumes"})
         found[name] = {"title": code.FORMAT, **schema}
     return found
