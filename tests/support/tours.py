@@ -22,13 +22,12 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     Snapshot,
     Storage,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import LocalDisk, Mobility
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import LocalDisk, Mobility, Plan
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.tours import (
     SHUT_DOWN,
     STAY,
     Tour,
     TourGoals,
-    TourStep,
 )
 
 from .plan_walk import walk
@@ -101,12 +100,10 @@ class Sailed:
     Attributes:
         snapshot: the cluster at the end.
         broken: what was not as it must be, as sentences.
-        peak: the most memory in use on each node at any time.
     """
 
     snapshot: Snapshot
     broken: list[str] = field(default_factory=list)
-    peak: dict[str, int] = field(default_factory=dict)
 
 
 def sail(case: Case, tour: Tour, chance: random.Random, in_force: InForce | None = None) -> Sailed:
@@ -114,25 +111,20 @@ def sail(case: Case, tour: Tour, chance: random.Random, in_force: InForce | None
     result = Sailed(case.snapshot)
     for step in tour.steps:
         _mark(result, step.node, drained=True)
-        _walk(result, step, chance, in_force)
-        if step.back is not None:
-            _mark(result, step.node, drained=False)
-            found = walk(result.snapshot, step.back, chance, in_force)
-            result.snapshot = found.snapshot
-            result.broken += found.broken
+        _walk(result, step.out, chance, in_force)
+        left = {guest.vmid for guest in result.snapshot.guests if guest.node == step.node}
+        if left - {*step.shut_down, *step.stay}:
+            result.broken.append(f"{step.node} still has {sorted(left)} during its maintenance")
         _mark(result, step.node, drained=False)
+        if step.back is not None:
+            _walk(result, step.back, chance, in_force)
     return result
 
 
-def _walk(result: Sailed, step: TourStep, chance: random.Random, in_force: InForce | None) -> None:
-    found = walk(result.snapshot, step.out, chance, in_force)
+def _walk(result: Sailed, plan: Plan, chance: random.Random, in_force: InForce | None) -> None:
+    found = walk(result.snapshot, plan, chance, in_force)
     result.snapshot = found.snapshot
     result.broken += found.broken
-    for name, amount in found.peak.items():
-        result.peak[name] = max(result.peak.get(name, 0), amount)
-    left = {guest.vmid for guest in result.snapshot.guests if guest.node == step.node}
-    if left - {*step.shut_down, *step.stay}:
-        result.broken.append(f"{step.node} still has {sorted(left)} during its maintenance")
 
 
 def _mark(result: Sailed, name: str, *, drained: bool) -> None:
