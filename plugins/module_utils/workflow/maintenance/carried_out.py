@@ -23,7 +23,7 @@ from ...proxmox.datacenter import balances_by_itself, let_balance
 from ...proxmox.moves.tour_record import BALANCE, NOOUT, TourRecord, read_record, remove_record, write_record
 from ...proxmox.tasks import Poller, TaskFollower
 from ..stopping import Stop
-from .options import BEGUN, ENDED, FINISHED, PREPARED, RECORDED, RELEASED, TourOptions, the_node
+from .options import BEGUN, ENDED, FINISHED, OF_ONE_NODE, PREPARED, RECORDED, RELEASED, TourOptions, the_node
 from .power import GuestPower, Running, read_guests
 
 
@@ -33,7 +33,7 @@ def carry_out(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[
     Raises GoalsNotReached if a node still has guests that run, and what the API answers.
     """
     options, state = TourOptions.of(params), params["state"]
-    node = the_node(params) if state in (BEGUN, PREPARED, FINISHED) else ""
+    node = the_node(params) if state in OF_ONE_NODE else ""
     session = Session.connect(params)
     stop = Stop()
     session.before_write = stop.check
