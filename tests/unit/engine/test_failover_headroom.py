@@ -11,16 +11,23 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.effort import lines_run
+from support.looking import reasons
 from support.small_cluster import cluster, guest, node, scheduler, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.allocatable import CPULimit, MemoryLimit
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch_cycle import schedule_all
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.headroom import Headroom, Limits, Load, Room
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, HARule
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, HARule, Request
 
 ON = {"filters": {"FailoverHeadroom": {"enable": True}}}
 LIMITS = Limits(CPULimit(4.0), MemoryLimit(1.0))
+
+
+def refusals(state: ClusterState, request: Request) -> dict[str, str]:
+    """The reason of each node that FailoverHeadroom rejects."""
+    outcome = scheduler(state, ON).schedule(request)
+    return {name: str(reason) for name, reason in reasons(outcome, "FailoverHeadroom").items()}
 
 
 def test_reason__names_the_node_whose_loss_would_strand_which_vm() -> None:
@@ -41,8 +48,7 @@ def test_strict_ha_rule__keeps_a_guest_of_a_lost_node_on_its_nodes() -> None:
     guests = [guest(100, "pve1", gib=20, name="db"), guest(101, "pve2", gib=10)]
     rule = HARule("west", "node-affinity", frozenset({100}), nodes={"pve1": 0, "pve2": 0}, strict=True)
     for each in (rule, replace(rule, nodes={"pve3": 0}, positive=False)):
-        outcome = scheduler(cluster(hosts, guests, ha_rules=[each]), ON).schedule(vm(gib=10))
-        refused = {v.node: str(v.reason) for v in outcome.verdicts() if not v.feasible}
+        refused = refusals(cluster(hosts, guests, ha_rules=[each]), vm(gib=10))
         assert "the loss of pve1 would strand VM db (100)" in refused["pve2"]
     assert scheduler(cluster(hosts, guests), ON).schedule(vm(gib=10, node="pve2")).decision is not None
 
@@ -52,8 +58,7 @@ def test_ha_rule_that_keeps_guests_apart__holds_when_a_node_is_lost() -> None:
     hosts = [node("pve1"), node("pve2"), node("pve3")]
     guests = [guest(100, "pve1", gib=12, name="db-1"), guest(101, "pve2", gib=4, name="db-2")]
     rule = HARule("apart", "resource-affinity", frozenset({100, 101}), positive=False)
-    state = cluster(hosts, guests, ha_rules=[rule])
-    refused = {v.node: str(v.reason) for v in scheduler(state, ON).schedule(vm(gib=22)).verdicts() if not v.feasible}
+    refused = refusals(cluster(hosts, guests, ha_rules=[rule]), vm(gib=22))
     assert "the loss of pve1 would strand VM db-1 (100)" in refused["pve3"]
     assert scheduler(cluster(hosts, guests), ON).schedule(vm(gib=22, node="pve3")).decision is not None
 
@@ -84,29 +89,23 @@ def test_ha_rule_that_leaves_a_guest_no_other_node__does_not_count() -> None:
 
 def test_existing_vm__is_not_called_a_new_one() -> None:
     state = cluster([node("big", cores=64, gib=256), node("small"), node("tiny", gib=16)])
-    reasons = {v.node: str(v.reason) for v in scheduler(state, ON).schedule(vm(gib=100, vmid=150)).verdicts()}
-    assert "the loss of big would strand the VM of 100.0 GiB" in reasons["big"]
+    assert "the loss of big would strand the VM of 100.0 GiB" in refusals(state, vm(gib=100, vmid=150))["big"]
 
 
 def test_vm_that_would_itself_be_stranded__is_refused() -> None:
     state = cluster([node("big", cores=64, gib=256), node("small"), node("tiny", gib=16)])
-    outcome = scheduler(state, ON).schedule(vm(gib=100))
-    reasons = {verdict.node: verdict.reason for verdict in outcome.verdicts()}
-    assert "the loss of big would strand the new VM of 100.0 GiB" in str(reasons["big"])
+    assert "the loss of big would strand the new VM of 100.0 GiB" in refusals(state, vm(gib=100))["big"]
 
 
 def test_guest_that_moves__is_called_by_its_name() -> None:
     state = cluster([node("big", cores=64, gib=256), node("small"), node("tiny", gib=16)])
     moved = replace(vm("db", gib=100), vmid=107, existing=True)
-    reasons = {verdict.node: verdict.reason for verdict in scheduler(state, ON).schedule(moved).verdicts()}
-    assert "the loss of big would strand VM db (107) of 100.0 GiB" in str(reasons["big"])
+    assert "the loss of big would strand VM db (107) of 100.0 GiB" in refusals(state, moved)["big"]
 
 
 def test_reason__leaves_out_sizes_that_say_nothing() -> None:
     state = cluster([node("big", cores=64), node("small", cores=4), node("tiny", cores=4)])
-    outcome = scheduler(state, ON).schedule(vm(cores=60, gib=0))
-    reasons = {verdict.node: str(verdict.reason) for verdict in outcome.verdicts()}
-    assert "the loss of big would strand the new VM of 60 vCPUs" in reasons["big"]
+    assert "the loss of big would strand the new VM of 60 vCPUs" in refusals(state, vm(cores=60, gib=0))["big"]
 
 
 def test_cluster_that_cannot_bear_a_loss__takes_nothing() -> None:
@@ -137,8 +136,7 @@ def test_every_loss__counts_and_not_only_the_last_one() -> None:
         [node("a"), node("b", gib=16), node("c"), node("d", cores=2, gib=16)],
         [guest(100, "a", gib=20, name="db"), guest(101, "b", cores=10, gib=13, name="web")],
     )
-    verdicts = {verdict.node: verdict.reason for verdict in scheduler(state, ON).schedule(vm(gib=15)).verdicts()}
-    assert "the loss of a would strand VM db" in str(verdicts["c"])
+    assert "the loss of a would strand VM db" in refusals(state, vm(gib=15))["c"]
 
 
 def test_cpu__counts_as_memory_does() -> None:
