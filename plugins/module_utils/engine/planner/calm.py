@@ -21,6 +21,7 @@ from ...demand import (
     PRESSURE_OF,
     Curve,
     Curves,
+    Demand,
     Usage,
     mean,
     percentile,
@@ -166,15 +167,16 @@ class UsedLoads:
         value = mean(curve[self._usage.grid.latest(self._wanted.hold)])
         return 0.0 if value is None else value / size_of(resource, self.size[node])
 
-    def relief(self, item: Item, source: int, target: int) -> Relief | None:
-        """What a move changes; None if the use of the item is not known."""
-        here, there = self._share(item, source), self._share(item, target, of=source)
-        if not here:
-            return None
-        before = self.of(source)
-        left = self._peak(source, self._change_curves(self.curves[source], here, -1))
+    def without(self, item: Item, source: int) -> float | None:
+        """The load of a node after an item has left it; None if the use of the item is not known."""
+        here = self._share(item, source)
+        return self._peak(source, self._change_curves(self.curves[source], here, -1)).load if here else None
+
+    def relief(self, item: Item, source: int, target: int, left: float) -> Relief:
+        """What a move changes, after which the source has the load left."""
+        there = self._share(item, target, of=source)
         after = self._peak(target, self._change_curves(self.curves[target], there, 1))
-        return Relief(item, source, target, before, left.load, self.of(target).load, after.load)
+        return Relief(item, source, target, self.of(source), left, self.of(target).load, after.load)
 
     def move(self, relief: Relief) -> None:
         """Count a move."""
@@ -226,7 +228,7 @@ class UsedLoads:
             self._parts[key] = found
         return self._parts[key]
 
-    def _pressure(self, demands: Mapping[str, t.Any], resource: str, node: int, of: int | None) -> Curve | None:
+    def _pressure(self, demands: Mapping[str, Demand], resource: str, node: int, of: int | None) -> Curve | None:
         """The part of a node's pressure that goes with a guest: its part of what the guests there use."""
         used = PRESSURE_OF[resource]
         home = node if of is None else of
@@ -308,16 +310,16 @@ def _reliefs(
     refused: set[tuple[int, int]],
 ) -> Iterable[Relief]:
     able, compared = set(board.rows(item).nodes), 0
+    left = loads.without(item, source)
+    if left is None:
+        return
     for target in emptiest:
         if target == source or compared == COMPARED or loads.of(target).load >= loads.of(source).load:
             return
         if target not in able or (item.index, target) in refused or not board.fits(item, target):
             continue
-        relief = loads.relief(item, source, target)
-        if relief is None:
-            return
         compared += 1
-        yield relief
+        yield loads.relief(item, source, target, left)
 
 
 def _price(item: Item) -> float:
