@@ -230,11 +230,7 @@ class Tenants:
         self._history.log(f"a human {word} VM {old.vmid} ({old.name})")
         pool = self._cluster.access.pool_of(old.vmid)
         self._remove(old)
-        guest = Guest(old.vmid, old.node, "qemu", {**config, "boot": " "})
-        if pool is not None:
-            self._cluster.access.pools[pool]["vms"].add(old.vmid)
-            self._cluster.access.changed()
-        self._do(lambda: self._cluster.add_guest(guest))
+        self._add_to_pool(Guest(old.vmid, old.node, "qemu", {**config, "boot": " "}), pool)
 
     def _replace_template(self) -> None:
         """Put a newer official template in the place of the old one."""
@@ -292,8 +288,11 @@ class Tenants:
         if running:
             guest.status = guest.qmpstatus = "running"
             guest.started_at = self._history.actors.now
+        self._add_to_pool(guest, pool)
+
+    def _add_to_pool(self, guest: Guest, pool: str | None) -> None:
         if pool is not None:
-            self._cluster.access.pools[pool]["vms"].add(vmid)
+            self._cluster.access.pools[pool]["vms"].add(guest.vmid)
             self._cluster.access.changed()
         self._do(lambda: self._cluster.add_guest(guest))
 
