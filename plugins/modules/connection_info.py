@@ -33,11 +33,6 @@ options:
         checked, and that the templates, bridges, storages and pools that they name exist.
     type: list
     elements: dict
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
 seealso:
   - module: qemu_scheduler.proxmox.qemu_schedule
   - plugin: qemu_scheduler.proxmox.connection_table

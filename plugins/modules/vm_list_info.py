@@ -31,11 +31,6 @@ options:
       - Only VMs with all of these tags.
     type: list
     elements: str
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
 seealso:
   - module: qemu_scheduler.proxmox.fleet_info
   - plugin: qemu_scheduler.proxmox.vms_yaml
