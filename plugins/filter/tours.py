@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.filter.moves import GIB, size_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables import EMPTY, table, width_for, wrap
 
-GIB = 1024**3
 STEP = ("ID", "NODE", "MOVES", "GIB", "BACK", "VOTES", "NOT MOVED", "NOTES")
 
 
@@ -26,7 +26,7 @@ def tour_table(result: Mapping[str, t.Any], width: int | None = None) -> list[st
         raise AnsibleFilterError("expected a tour, or the result of maintenance_tour")
     names: Mapping[str, str] = result.get("names") or {}
     width, refused = width_for(width), result.get("refused") or ()
-    moves = sum(len(_vmids(step[key])) for step in tour["steps"] for key in ("moves", "back"))
+    moves = sum(count_guests(step[key]) for step in tour["steps"] for key in ("moves", "back"))
     what = f"refused, for {len(refused)} reason(s)" if refused else f"{moves} move(s)"
     lines = wrap(f"{tour['goal']}: {what}", width, "    ")
     if tour["steps"]:
@@ -42,31 +42,34 @@ def tour_table(result: Mapping[str, t.Any], width: int | None = None) -> list[st
     return lines
 
 
+def count_guests(moves: Iterable[Mapping[str, t.Any]]) -> int:
+    """Return how many guests move; one that moves twice counts twice."""
+    return sum(1 + len(move["together"]) for move in moves)
+
+
+def kept_of(step: Mapping[str, t.Any], names: Mapping[str, str]) -> list[str]:
+    """Return what becomes of each guest that is not moved. names are those of the guests, by VMID as text."""
+    kept = [*((vmid, "is shut down") for vmid in step["shut_down"]), *((vmid, "stays") for vmid in step["stay"])]
+    return [f"{names.get(str(vmid)) or 'guest'} ({vmid}) {what}" for vmid, what in kept]
+
+
+def notes_of(step: Mapping[str, t.Any]) -> list[str]:
+    """Return why the node needs maintenance, and what could not be absorbed meanwhile."""
+    return [*step["needs"], *([f"meanwhile, {step['stranded']}"] if step["stranded"] else [])]
+
+
 def _row(number: int, step: Mapping[str, t.Any], names: Mapping[str, str]) -> tuple[str, ...]:
-    sent = sum(move["memory"] + move["copied"] for move in step["moves"]) / GIB
-    kept = [f"{_label(vmid, names)} is shut down" for vmid in step["shut_down"]]
-    kept += [f"{_label(vmid, names)} stays" for vmid in step["stay"]]
-    notes = [*step["needs"], *([f"meanwhile, {step['stranded']}"] if step["stranded"] else [])]
     votes = f"{step['votes']} (needs {step['votes_needed']})" if step["votes_needed"] else EMPTY
     return (
         str(number),
         step["node"],
-        str(len(_vmids(step["moves"]))),
-        f"{sent:.1f}",
-        str(len(_vmids(step["back"]))) if step["back"] else EMPTY,
+        str(count_guests(step["moves"])),
+        f"{sum(map(size_of, step['moves'])) / GIB:.1f}",
+        str(count_guests(step["back"])) if step["back"] else EMPTY,
         votes,
-        "; ".join(kept) or EMPTY,
-        "; ".join(notes) or EMPTY,
+        "; ".join(kept_of(step, names)) or EMPTY,
+        "; ".join(notes_of(step)) or EMPTY,
     )
-
-
-def _vmids(moves: t.Iterable[Mapping[str, t.Any]]) -> list[int]:
-    """The guests of moves; one that moves twice is there twice."""
-    return [vmid for move in moves for vmid in (move["vmid"], *move["together"])]
-
-
-def _label(vmid: int, names: Mapping[str, str]) -> str:
-    return f"{names.get(str(vmid)) or 'guest'} ({vmid})"
 
 
 class FilterModule:

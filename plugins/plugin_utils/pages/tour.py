@@ -9,6 +9,7 @@ import typing as t
 from collections.abc import Mapping
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.filter.moves import GIB, size_of
+from ansible_collections.qemu_scheduler.proxmox.plugins.filter.tours import count_guests, kept_of, notes_of
 
 Data = Mapping[str, t.Any]
 
@@ -37,18 +38,13 @@ def _step(step: Data, names: Data, progress: Data) -> dict[str, t.Any]:
     state = (
         DONE if step["node"] in progress.get("done", ()) else NOW if step["node"] == progress.get("now") else PLANNED
     )
-    kept = [(vmid, "is shut down") for vmid in step["shut_down"]] + [(vmid, "stays") for vmid in step["stay"]]
     return {
         "node": step["node"],
         "state": state,
-        "out": sum(1 + len(move["together"]) for move in step["moves"]),
-        "back": sum(1 + len(move["together"]) for move in step["back"]),
+        "out": count_guests(step["moves"]),
+        "back": count_guests(step["back"]),
         "gib": sum(map(size_of, (*step["moves"], *step["back"]))) / GIB,
         "votes": step["votes"],
         "votes_needed": step["votes_needed"],
-        "notes": [
-            *(f"{names.get(str(vmid)) or 'guest'} ({vmid}) {what}" for vmid, what in kept),
-            *step["needs"],
-            *([f"meanwhile, {step['stranded']}"] if step["stranded"] else []),
-        ],
+        "notes": [*kept_of(step, names), *notes_of(step)],
     }
