@@ -19,6 +19,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.text
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables import (
     EMPTY,
     counted,
+    list_changes,
     table,
     width_for,
     wrap,
@@ -263,8 +264,8 @@ def _reasons(nodes: Sequence[Mapping[str, t.Any]]) -> str:
 
 def _existing(vm: VM) -> str:
     actions = vm.get("actions") or []
-    changes = _changes(vm.get("drift") or {})
-    pending = _changes(vm.get("pending") or {})
+    changes = list_changes(vm.get("drift") or {})
+    pending = list_changes(vm.get("pending") or {})
     if "finish" in actions:
         text = f"was begun and not finished: {changes}" if changes else "was begun and not finished"
     elif not changes:
@@ -272,16 +273,6 @@ def _existing(vm: VM) -> str:
     else:
         text = changes if "update" in actions else f"exists, not changed without update: {changes}"
     return f"{text}; pending until it is stopped and started: {pending}" if pending else text
-
-
-def _changes(differences: Mapping[str, Mapping[str, t.Any]]) -> str:
-    return ", ".join(
-        f"{key} {_as_text(each['old'])} => {_as_text(each['new'])}" for key, each in sorted(differences.items())
-    )
-
-
-def _as_text(value: t.Any) -> str:
-    return "unset" if value is None else str(value)
 
 
 # --- the explanation's lines ---

@@ -13,6 +13,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables import (
     EMPTY,
     counted,
+    list_changes,
     table,
     width_for,
     wrap,
@@ -48,16 +49,12 @@ def worst_first(fleet: Mapping[str, t.Any]) -> list[Mapping[str, t.Any]]:
 def what_of(vm: Mapping[str, t.Any]) -> str:
     """Return the reason for the state of a VM of the list."""
     error = vm.get("error")
-    pending = [
-        f"{key} {_as_text(each['old'])} => {_as_text(each['new'])}" for key, each in sorted(vm["pending"].items())
-    ]
+    pending = list_changes(vm["pending"])
     texts = [
         f"{error['code']}: {error['message']}" if error else "",
-        ", ".join(
-            f"{key} {_as_text(each['old'])} => {_as_text(each['new'])}" for key, each in sorted(vm["drift"].items())
-        ),
+        list_changes(vm["drift"]),
         *vm["broken"],
-        f"pending until it is stopped and started: {', '.join(pending)}" if pending else "",
+        f"pending until it is stopped and started: {pending}" if pending else "",
     ]
     plain = {"missing": "does not exist", "unwanted": "is to be absent", "unfinished": "was begun and not finished"}
     return "; ".join(text for text in texts if text) or plain.get(vm["state"], EMPTY)
@@ -75,10 +72,6 @@ def _row_of_unmanaged(vm: Mapping[str, t.Any]) -> tuple[str, ...]:
 
 def _place(vm: Mapping[str, t.Any]) -> tuple[str, str, str]:
     return vm.get("cluster") or EMPTY, vm.get("node") or EMPTY, str(vm.get("vmid") or EMPTY)
-
-
-def _as_text(value: t.Any) -> str:
-    return "unset" if value is None else str(value)
 
 
 class FilterModule:

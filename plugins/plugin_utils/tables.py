@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import os
 import textwrap
-from collections.abc import Iterable, Sequence
+import typing as t
+from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import whole_number
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.foreign_text import on_one_line
@@ -82,6 +83,17 @@ def wrap(text: str, width: int, indent: str = "    ", start: str = "") -> list[s
 def counted(counts: Iterable[tuple[int, str]]) -> str:
     """Return the counts that are not 0, in the order given, as in C(2 failed, 10 created)."""
     return ", ".join(f"{count} {what}" for count, what in counts if count)
+
+
+def list_changes(differences: Mapping[str, Mapping[str, t.Any]]) -> str:
+    """Return the differences of a VM by option, as in C(cores 2 => 4, tags unset => web)."""
+    return ", ".join(
+        f"{key} {_as_text(each['old'])} => {_as_text(each['new'])}" for key, each in sorted(differences.items())
+    )
+
+
+def _as_text(value: t.Any) -> str:
+    return "unset" if value is None else str(value)
 
 
 def _length(widths: Sequence[int]) -> int:
