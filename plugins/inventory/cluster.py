@@ -219,10 +219,10 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self._read_config_data(path)
             self._read_cluster(inventory, path, cache=cache)
         except AnsibleError as error:
-            told = _messages_of(error)
-            if masked(told, self._secret_texts(path)) == told:
+            messages, secrets = _messages_of(error), self._secret_texts(path)
+            if masked(messages, secrets) == messages:
                 raise
-            raise AnsibleParserError(on_one_line(masked(str(error), self._secret_texts(path)))) from None
+            raise AnsibleParserError(on_one_line(masked(str(error), secrets))) from None
 
     def _secret_texts(self, path: str) -> set[str]:
         """What no message may show of the source and of the environment."""
