@@ -149,6 +149,7 @@ error_code:
 """
 
 import time
+from functools import partial
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -177,7 +178,7 @@ def argument_spec() -> Spec:
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
     module = hiding_secrets(module_class)(argument_spec=argument_spec(), supports_check_mode=True)
-    answer(module, lambda: check_connection(module.params, one_vm_argument_spec(), time.time()))
+    answer(module, partial(check_connection, module.params, one_vm_argument_spec(), time.time()))
 
 
 if __name__ == "__main__":

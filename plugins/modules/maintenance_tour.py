@@ -245,6 +245,8 @@ error_details:
   type: dict
 """
 
+from functools import partial
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
@@ -269,10 +271,8 @@ def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     module = hiding_secrets(module_class)(
         argument_spec=argument_spec(), mutually_exclusive=[("apply", "plan_file")], supports_check_mode=True
     )
-    if module.params["state"] == PLANNED:
-        answer(module, lambda: plan_maintenance(module.params, check_mode=module.check_mode, warn=module.warn))
-    else:
-        answer(module, lambda: carry_out(module.params, check_mode=module.check_mode, warn=module.warn))
+    run = plan_maintenance if module.params["state"] == PLANNED else carry_out
+    answer(module, partial(run, module.params, check_mode=module.check_mode, warn=module.warn))
 
 
 if __name__ == "__main__":

@@ -78,6 +78,8 @@ error_code:
   sample: PermissionDenied
 """
 
+from functools import partial
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
@@ -95,7 +97,7 @@ def argument_spec() -> Spec:
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
     module = hiding_secrets(module_class)(argument_spec=argument_spec(), supports_check_mode=True)
-    answer(module, lambda: list_vms(module.params))
+    answer(module, partial(list_vms, module.params))
 
 
 if __name__ == "__main__":
