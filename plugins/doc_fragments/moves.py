@@ -5,9 +5,37 @@
 
 from __future__ import annotations
 
+import textwrap
+
+_SELECTION = textwrap.indent(
+    r"""
+vmid:
+  description: The VMIDs of the guests.
+  type: list
+  elements: int
+name:
+  description: A regular expression that matches the whole name.
+  type: str
+tags:
+  description: Tags that the guest has.
+  type: list
+  elements: str
+  aliases: [tag]
+status:
+  description: The status of the guest. A hibernated VM is V(stopped).
+  type: str
+  choices: [running, paused, stopped]
+type:
+  description: VMs (V(qemu)) or containers (V(lxc)).
+  type: str
+  choices: [qemu, lxc]
+""".lstrip("\n"),
+    " " * 6,
+)
+
 
 class ModuleDocFragment:
-    """The fragment C(moves)."""
+    """The fragments C(moves), C(moves.stays) and C(moves.guests): for all modules, and for those that except guests."""
 
     DOCUMENTATION = r"""
 options:
@@ -118,3 +146,46 @@ attributes:
     details:
       - Shows the node of each guest that moves.
 """
+
+    STAYS = (
+        r"""
+options:
+  stays:
+    description:
+      - Guests that may stay on nodes that are drained. An entry concerns the guests for which everything holds that it
+        says. They are not moved, count as done, and are listed in RV(stays).
+      - For a reboot of the node, for example, a large VM that is stopped need not be copied.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+"""
+        + _SELECTION
+    )
+
+    GUESTS = (
+        r"""
+options:
+  guests:
+    description:
+      - Guests that are not moved. An entry concerns the guests for which everything holds that it says. The first entry
+        that concerns a guest counts. Without one, a guest that cannot be moved is a reason to refuse the tour.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      action:
+        description:
+          - V(shut_down) shuts the guest down before the maintenance of its node, in the reverse order of its option
+            C(startup), and starts it again afterwards.
+          - V(stay) leaves it as it is, for guests that are off, or if the maintenance does not reboot the node.
+        type: str
+        choices: [shut_down, stay]
+        required: true
+      immovable:
+        description: Whether the entry concerns only guests that cannot be moved.
+        type: bool
+        default: false
+"""
+        + _SELECTION
+    )

@@ -54,46 +54,6 @@ options:
       - Whether the guests of a node return to it after its maintenance. Every guest then moves twice.
     type: bool
     default: false
-  guests:
-    description:
-      - Guests that are not moved. An entry concerns the guests for which everything holds that it says. The first entry
-        that concerns a guest counts. Without one, a guest that cannot be moved is a reason to refuse the tour.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      action:
-        description:
-          - V(shut_down) shuts the guest down before the maintenance of its node, in the reverse order of its option
-            C(startup), and starts it again afterwards.
-          - V(stay) leaves it as it is, for guests that are off, or if the maintenance does not reboot the node.
-        type: str
-        choices: [shut_down, stay]
-        required: true
-      immovable:
-        description: Whether the entry concerns only guests that cannot be moved.
-        type: bool
-        default: false
-      vmid:
-        description: The VMIDs of the guests.
-        type: list
-        elements: int
-      name:
-        description: A regular expression that matches the whole name.
-        type: str
-      tags:
-        description: Tags that the guest has.
-        type: list
-        elements: str
-        aliases: [tag]
-      status:
-        description: The status of the guest. A hibernated VM is V(stopped).
-        type: str
-        choices: [running, paused, stopped]
-      type:
-        description: VMs (V(qemu)) or containers (V(lxc)).
-        type: str
-        choices: [qemu, lxc]
   only_if:
     description:
       - Only nodes are maintained for which one of these holds. The others are not emptied, and named in C(skipped).
@@ -160,6 +120,7 @@ seealso:
   - module: qemu_scheduler.proxmox.node_drain
 extends_documentation_fragment:
   - qemu_scheduler.proxmox.moves
+  - qemu_scheduler.proxmox.moves.guests
   - qemu_scheduler.proxmox.scheduling
   - qemu_scheduler.proxmox.scheduling.search
   - qemu_scheduler.proxmox.proxmox

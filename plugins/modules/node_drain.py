@@ -47,35 +47,6 @@ options:
         moved, and which guests were on them is forgotten.
     type: bool
     default: true
-  stays:
-    description:
-      - Guests that may stay on nodes that are drained. An entry concerns the guests for which everything holds that it
-        says. They are not moved, count as done, and are listed in RV(stays).
-      - For a reboot of the node, for example, a large VM that is stopped need not be copied.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      vmid:
-        description: The VMIDs of the guests.
-        type: list
-        elements: int
-      name:
-        description: A regular expression that matches the whole name.
-        type: str
-      tags:
-        description: Tags that the guest has.
-        type: list
-        elements: str
-        aliases: [tag]
-      status:
-        description: The status of the guest. A hibernated VM is V(stopped).
-        type: str
-        choices: [running, paused, stopped]
-      type:
-        description: VMs (V(qemu)) or containers (V(lxc)).
-        type: str
-        choices: [qemu, lxc]
   prefer:
     description:
       - Nodes to which guests of drained nodes go first, as far as they have room and no rule forbids it. Among these
@@ -111,6 +82,7 @@ seealso:
   - module: qemu_scheduler.proxmox.qemu_schedule
 extends_documentation_fragment:
   - qemu_scheduler.proxmox.moves
+  - qemu_scheduler.proxmox.moves.stays
   - qemu_scheduler.proxmox.scheduling
   - qemu_scheduler.proxmox.scheduling.search
   - qemu_scheduler.proxmox.proxmox
