@@ -24,7 +24,7 @@ options:
       - Without O(node), this stands for one template on each node that takes guests and matches O(node_regex). Of a
         single VM, the result lists them in C(vms).
       - The clone of such a template is made from the copy on its own node, see O(clone).
-      - Requires O(template=true) or O(state=absent), and one cluster. V(false) when this is not given.
+      - Requires O(template=true) or O(state=absent), and one cluster. Defaults to V(false).
     type: bool
   vmid:
     description:
@@ -43,8 +43,8 @@ options:
     type: str
   rename:
     description:
-      - Whether the VM with the O(vmid) may have another name than O(name). With O(update), it gets this name. V(false)
-        when this is not given, which protects a VM from a wrong number.
+      - Whether the VM with the O(vmid) may have another name than O(name). With O(update), it gets this name.
+        Defaults to V(false), which protects a VM from a wrong number.
     type: bool
   adopt:
     description:

@@ -35,7 +35,7 @@ type:
 
 
 class ModuleDocFragment:
-    """The fragments C(moves), C(moves.stays) and C(moves.guests): for all modules, and for those that except guests."""
+    """The fragment C(moves), and C(moves.stays) and C(moves.guests) about guests that are not moved."""
 
     DOCUMENTATION = r"""
 options:

@@ -242,7 +242,7 @@ options:
           affinity:
             description:
               - Whether the VMs are kept together or on the nodes (V(positive)), or apart or off them (V(negative)).
-              - V(negative) for a rule between VMs and V(positive) for one about nodes when this is not given.
+              - Defaults to V(negative) for a rule between VMs, and to V(positive) for one about nodes.
             type: str
             choices: [positive, negative]
           nodes:
