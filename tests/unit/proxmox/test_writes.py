@@ -31,8 +31,7 @@ VERBS = {"post", "put", "delete"}
 WRITERS = {
     "module_utils/proxmox/writes.py": "existing guests",
     "module_utils/proxmox/binder.py": "new guests: create and restore",
-    "module_utils/proxmox/moves/drain_marks.py": "the pools that mark nodes",
-    "module_utils/proxmox/moves/tour_record.py": "the pool that records a tour",
+    "module_utils/proxmox/moves/own_pools.py": "the pools that mark nodes, and the one that records a tour",
     "module_utils/proxmox/ceph.py": "flags of Ceph",
     "module_utils/proxmox/datacenter.py": "whether the HA manager balances",
     "module_utils/proxmox/api/session.py": "the login",

@@ -18,10 +18,10 @@ import json
 import re
 from collections.abc import Mapping
 
-from ...errors import ApiError
 from ...model import Identity
 from ..api.session import Session
 from ..inventory.rows import mark_of
+from .own_pools import create_pool, read_comment, remove_pool, write_comment
 
 _COMMENT = "qemu_scheduler.proxmox keeps {} free of guests; guests that come back: {}"
 _GUESTS = re.compile(r"guests that come back: ([\da-f,=. -]*)$")
@@ -40,13 +40,10 @@ class DrainMarks:
 
     def guests(self, node: str) -> dict[int, str] | None:
         """Return the guests that return to a marked node; None for a node without a mark."""
-        try:
-            pool = self._session.get(f"/pools/{mark_of(node)}")
-        except ApiError as error:
-            if "does not exist" not in error.message:
-                raise
+        comment = read_comment(self._session, mark_of(node))
+        if comment is None:
             return None
-        match = _GUESTS.search(str(pool.get("comment") or ""))
+        match = _GUESTS.search(comment)
         return {int(vmid): mark for vmid, mark in _GUEST.findall(match[1])} if match else {}
 
     def set(self, node: str, guests: Mapping[int, Identity], *, marked: bool) -> bool:
@@ -57,13 +54,8 @@ class DrainMarks:
         new = {vmid: fingerprint(identity) for vmid, identity in guests.items()}
         before = self.guests(node) if marked else None
         if before is None:
-            try:
-                self._session.post("/pools", poolid=mark_of(node), comment=_comment(node, new))
+            if create_pool(self._session, mark_of(node), _comment(node, new)):
                 return True
-            except ApiError as error:
-                if "already exists" not in error.message:
-                    raise
-            # Another controller has just marked it.
             before = self.guests(node) or {}
         known = {vmid: mark for vmid, mark in before.items() if vmid in guests and recognizes(mark, guests[vmid])}
         return self.keep(node, {**before, **new, **known}, before)
@@ -71,16 +63,12 @@ class DrainMarks:
     def keep(self, node: str, guests: Mapping[int, str], before: Mapping[int, str]) -> bool:
         """Write which guests return to a marked node, if that changes. Returns whether it did."""
         if guests != before:
-            self._session.put(f"/pools/{mark_of(node)}", comment=_comment(node, guests))
+            write_comment(self._session, mark_of(node), _comment(node, guests))
         return guests != before
 
     def clear(self, node: str) -> None:
         """Remove a node's mark. A node without one is not an error."""
-        try:
-            self._session.delete(f"/pools/{mark_of(node)}")
-        except ApiError as error:
-            if "does not exist" not in error.message:
-                raise
+        remove_pool(self._session, mark_of(node))
 
 
 def fingerprint(identity: Identity) -> str:

@@ -16,8 +16,8 @@ import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from ...errors import ApiError
 from ..api.session import Session
+from .own_pools import create_pool, read_comment, remove_pool, write_comment
 
 POOL = "maintenance-tour"
 NOOUT, BALANCE = "noout", "ha-auto-rebalance"
@@ -56,13 +56,9 @@ class TourRecord:
 
 def read_record(session: Session) -> TourRecord | None:
     """Read the record; None if there is none. What is not understood of it is left out. One request."""
-    try:
-        pool = session.get(f"/pools/{POOL}")
-    except ApiError as error:
-        if "does not exist" not in error.message:
-            raise
+    comment = read_comment(session, POOL)
+    if comment is None:
         return None
-    comment = str(pool.get("comment") or "")
     try:
         data = json.loads(comment.removeprefix(_COMMENT))
     except (ValueError, RecursionError):
@@ -114,20 +110,10 @@ def write_record(session: Session, record: TourRecord, *, there: bool) -> None:
         "off": {node: {str(vmid): mark for vmid, mark in guests.items()} for node, guests in record.off.items()},
     }
     comment = _COMMENT + json.dumps({key: value for key, value in data.items() if value}, sort_keys=True)
-    if not there:
-        try:
-            session.post("/pools", poolid=POOL, comment=comment)
-            return
-        except ApiError as error:
-            if "already exists" not in error.message:
-                raise
-    session.put(f"/pools/{POOL}", comment=comment)
+    if there or not create_pool(session, POOL, comment):
+        write_comment(session, POOL, comment)
 
 
 def remove_record(session: Session) -> None:
     """Remove the record, if there is one."""
-    try:
-        session.delete(f"/pools/{POOL}")
-    except ApiError as error:
-        if "does not exist" not in error.message:
-            raise
+    remove_pool(session, POOL)
