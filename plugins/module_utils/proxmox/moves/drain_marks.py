@@ -23,9 +23,12 @@ from ..api.session import Session
 from ..inventory.rows import mark_of
 from .own_pools import create_pool, read_comment, remove_pool, write_comment
 
+FINGERPRINT = r"(?:[\da-f]{8}|-)\.[\da-f]{8}"
+"""What a fingerprint looks like, as a regular expression."""
+
 _COMMENT = "qemu_scheduler.proxmox keeps {} free of guests; guests that come back: {}"
 _GUESTS = re.compile(r"guests that come back: ([\da-f,=. -]*)$")
-_GUEST = re.compile(r"(\d{1,9})(?:=((?:[\da-f]{8}|-)\.[\da-f]{8}))?(?:, |$)")
+_GUEST = re.compile(rf"(\d{{1,9}})(?:=({FINGERPRINT}))?(?:, |$)")
 _DIGITS = 8
 
 

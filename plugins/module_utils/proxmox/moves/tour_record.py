@@ -17,13 +17,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ..api.session import Session
+from .drain_marks import FINGERPRINT
 from .own_pools import create_pool, read_comment, remove_pool, write_comment
 
 POOL = "maintenance-tour"
 NOOUT, BALANCE = "noout", "ha-auto-rebalance"
 
 _COMMENT = "qemu_scheduler.proxmox maintains nodes: "
-_FINGERPRINT = re.compile(r"(?:[\da-f]{8}|-)\.[\da-f]{8}")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
 
 
@@ -84,7 +84,7 @@ def record_of(data: Mapping[str, t.Any]) -> TourRecord:
         name: {
             int(vmid): mark
             for vmid, mark in mapped(guests).items()
-            if re.fullmatch(r"\d{1,9}", vmid) and isinstance(mark, str) and _FINGERPRINT.fullmatch(mark)
+            if re.fullmatch(r"\d{1,9}", vmid) and isinstance(mark, str) and re.fullmatch(FINGERPRINT, mark)
         }
         for name, guests in mapped(data.get("off")).items()
         if is_node(name)
