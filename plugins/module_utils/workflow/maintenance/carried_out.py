@@ -47,13 +47,12 @@ def carry_out(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[
             RELEASED: lambda: keeper.release(params["name"]),
             ENDED: keeper.end,
         }
-        before = keeper.record
         if not check_mode:
             steps[state]()
         for text in keeper.warnings:
             warn(text)
-        found = keeper.record if not check_mode else before
-        return {"changed": keeper.changed, "record": describe(found), "started": keeper.started, "off": keeper.off}
+        record = describe(keeper.record)
+        return {"changed": keeper.changed, "record": record, "started": keeper.started, "off": keeper.off}
     finally:
         session.close()
 
