@@ -103,8 +103,9 @@ class Keeper:
 
     def prepare(self, node: str, shut_down: frozenset[int], may_run: frozenset[int]) -> None:
         """Set noout, shut down guests, and prove that no other guest runs on the node."""
-        self._check_empty(node, shut_down | may_run)
-        due = [guest for guest in read_guests(self._session, node) if guest.vmid in shut_down and guest.running]
+        guests = read_guests(self._session, node)
+        _check_empty(node, guests, shut_down | may_run)
+        due = [guest for guest in guests if guest.vmid in shut_down and guest.running]
         record = self.record.with_begun(node)
         record = record.with_off(node, {guest.vmid: self._power.fingerprint(guest) for guest in due})
         wants_flag = self._options.noout and is_set(self._session, NOOUT) is False
@@ -118,7 +119,7 @@ class Keeper:
             self._power.shut_down(guest, self._options.seconds, force=self._options.force)
             self.off.append(guest.vmid)
             self.changed = True
-        self._check_empty(node, may_run)
+        _check_empty(node, read_guests(self._session, node), may_run)
 
     def finish(self, node: str) -> None:
         """Start the guests of a node again that were shut down, remove noout, and note that the node is done."""
@@ -183,16 +184,18 @@ class Keeper:
             self.changed = True
             self._write(replace(self.record, settings=self.record.settings - ours))
 
-    def _check_empty(self, node: str, may_run: frozenset[int]) -> None:
-        running = [guest for guest in read_guests(self._session, node) if guest.running and guest.vmid not in may_run]
-        if running:
-            told = listed([guest.label for guest in running])
-            raise GoalsNotReached(f"{node} still has guests that run: {told}", guests=[each.vmid for each in running])
-
     def _write(self, record: TourRecord) -> None:
         if record != self.record or not self._is_there:
             write_record(self._session, record, there=self._is_there)
             self.record, self._is_there, self.changed = record, True, True
+
+
+def _check_empty(node: str, guests: Iterable[Running], may_run: frozenset[int]) -> None:
+    """Raise GoalsNotReached if others of the guests run than those that may."""
+    running = [guest for guest in guests if guest.running and guest.vmid not in may_run]
+    if running:
+        told = listed([guest.label for guest in running])
+        raise GoalsNotReached(f"{node} still has guests that run: {told}", guests=[each.vmid for each in running])
 
 
 def in_order(guests: Iterable[Running], *, last_first: bool) -> list[Running]:
