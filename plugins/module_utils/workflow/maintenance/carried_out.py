@@ -20,6 +20,7 @@ from ...proxmox.api.failures import UNREADABLE
 from ...proxmox.api.session import Session
 from ...proxmox.ceph import is_set, set_flag
 from ...proxmox.datacenter import balances_by_itself, let_balance
+from ...proxmox.moves.drain_marks import fingerprint
 from ...proxmox.moves.tour_record import BALANCE, NOOUT, TourRecord, read_record, remove_record, write_record
 from ...proxmox.tasks import Poller, TaskFollower
 from ..stopping import Stop
@@ -107,7 +108,7 @@ class Keeper:
         _check_empty(node, guests, shut_down | may_run)
         due = [guest for guest in guests if guest.vmid in shut_down and guest.running]
         record = self.record.with_begun(node)
-        record = record.with_off(node, {guest.vmid: self._power.fingerprint(guest) for guest in due})
+        record = record.with_off(node, {guest.vmid: fingerprint(guest.identity) for guest in due})
         wants_flag = self._options.noout and is_set(self._session, NOOUT) is False
         if wants_flag:
             record = replace(record, settings=record.settings | {NOOUT})

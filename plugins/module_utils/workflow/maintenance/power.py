@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from ...engine.texts import whole_number
 from ...errors import TaskFailed, TaskTimeout
 from ...foreign_text import visible
+from ...model import Identity
 from ...proxmox.api.reader import Reader, in_parallel
 from ...proxmox.api.session import Session
 from ...proxmox.identity import identity_of
-from ...proxmox.moves.drain_marks import fingerprint, recognizes
+from ...proxmox.moves.drain_marks import recognizes
 from ...proxmox.options.kinds import STARTUP
 from ...proxmox.tasks import Poller, TaskFollower
 from ...proxmox.writes import GuestWriter
@@ -47,6 +48,10 @@ class Running:
     @property
     def label(self) -> str:
         return f"{self.name or 'guest'} ({self.vmid})"
+
+    @property
+    def identity(self) -> Identity:
+        return identity_of(self.config, self.node, self.kind)
 
     @property
     def path(self) -> str:
@@ -85,10 +90,6 @@ class GuestPower:
         self._poller = poller
         self._timeout = timeout
 
-    def fingerprint(self, guest: Running) -> str:
-        """What the guest is recognized by later."""
-        return fingerprint(identity_of(guest.config, guest.node, guest.kind))
-
     def shut_down(self, guest: Running, seconds: int | None, *, force: bool) -> None:
         """Ask a guest to shut down, and wait until it is off. With force, it is stopped after that time.
 
@@ -108,7 +109,7 @@ class GuestPower:
 
     def start(self, guest: Running, mark: str) -> bool:
         """Start a guest if it is off, and is the one with this fingerprint. Returns whether it was started."""
-        if guest.running or not recognizes(mark, identity_of(guest.config, guest.node, guest.kind)):
+        if guest.running or not recognizes(mark, guest.identity):
             return False
         self._writer(guest).command(guest.node, "start", {})
         self._wait_for(guest, RUNS, self._timeout)
@@ -117,8 +118,7 @@ class GuestPower:
         return True
 
     def _writer(self, guest: Running) -> GuestWriter:
-        identity = identity_of(guest.config, guest.node, guest.kind)
-        return GuestWriter(self._session, self._tasks, guest.vmid, identity, digest=guest.config.get("digest"))
+        return GuestWriter(self._session, self._tasks, guest.vmid, guest.identity, digest=guest.config.get("digest"))
 
     def _status(self, guest: Running) -> str:
         return str(self._session.get(f"{guest.path}/status/current").get("status"))
