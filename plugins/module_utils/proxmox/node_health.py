@@ -72,11 +72,7 @@ def read_health(reader: Reader, names: Collection[str], accept: Collection[str] 
     """
     members: list[Row] = reader.get("/cluster/status")
     online = {str(row["name"]): bool(row.get("online")) for row in members if row.get("type") == "node"}
-    for number, name in enumerate(names):
-        if name not in online:
-            raise InvalidRequest(
-                f"name[{number}]: {name!r} is not a node of the cluster; its nodes: {known(online, name)}"
-            )
+    require_members(names, online)
     shared = NodeHealth("")
     if any(row.get("type") == "cluster" and row.get("quorate") == 0 for row in members):
         shared.problems.append(Problem("quorum", "the cluster has no quorum"))
@@ -104,6 +100,15 @@ def read_health(reader: Reader, names: Collection[str], accept: Collection[str] 
 
     results = in_parallel(check, names)
     return [results[name] for name in names]
+
+
+def require_members(names: Iterable[str], members: Collection[str]) -> None:
+    """Raise InvalidRequest for a name that no node of the cluster has."""
+    for number, name in enumerate(names):
+        if name not in members:
+            raise InvalidRequest(
+                f"name[{number}]: {name!r} is not a node of the cluster; its nodes: {known(members, name)}"
+            )
 
 
 @contextmanager

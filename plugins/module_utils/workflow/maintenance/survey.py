@@ -10,13 +10,11 @@ import typing as t
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ...engine.texts import known
-from ...errors import InvalidRequest
 from ...proxmox.api.reader import in_parallel
 from ...proxmox.ceph import is_set
 from ...proxmox.datacenter import balances_by_itself
 from ...proxmox.moves.tour_record import NOOUT, TourRecord, read_record
-from ...proxmox.node_health import read_health
+from ...proxmox.node_health import read_health, require_members
 from ...proxmox.node_needs import read_needs
 from ...proxmox.quorum import Quorum, read_quorum
 from ..access import Access
@@ -56,11 +54,7 @@ def read_survey(access: Access, names: Iterable[str], options: TourOptions) -> S
     survey = Survey(read_quorum(reader), read_record(session) or TourRecord())
     members = _members(reader.get("/cluster/status"))
     wanted = list(dict.fromkeys(names)) or sorted(members)
-    for number, name in enumerate(wanted):
-        if name not in members:
-            raise InvalidRequest(
-                f"name[{number}]: {name!r} is not a node of the cluster; its nodes: {known(members, name)}"
-            )
+    require_members(wanted, members)
     now, within = time.time(), options.resume * 3600
     # A time far in the future, which only an edited record has, is no reason to leave a node out for ever.
     survey.done = tuple(name for name in wanted if now - within < survey.record.done.get(name, 0) < now + within)
