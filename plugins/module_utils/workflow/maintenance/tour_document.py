@@ -9,7 +9,6 @@ import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...errors import InvalidRequest
 from ...plans import Move, NodeCourse
 from ..documents import (
     Key,
@@ -26,7 +25,7 @@ from ..documents import (
     values_written,
     written,
 )
-from ..moves.plan_document import ASSUMES, MOVE, NODE, PREMISES
+from ..moves.plan_document import ASSUMES, MOVE, NODE, PREMISES, take_premises
 from ..moves.premises import Premises
 
 FORMAT = "qemu_scheduler.proxmox tour"
@@ -115,9 +114,7 @@ def read_tour(source: t.Any, option: str) -> TourPlan:
     """
     document = read_document(source, option)
     body = unsealed(document, FORMAT, option)
-    if ASSUMES not in body:
-        raise InvalidRequest(f"{option}.{ASSUMES}: is missing")
-    record(Premises, PREMISES)(f"{option}.{ASSUMES}", body.pop(ASSUMES))
+    take_premises(body, option)
     tour: TourPlan = record(TourPlan, TOUR)(option, body)
     check_digest(document, option)
     return tour

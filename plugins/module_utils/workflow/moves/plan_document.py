@@ -133,13 +133,19 @@ def plan_of(document: t.Any, where: str) -> PlanDocument:
     wrong type, moves that wait for each other, and a digest that is not the document's.
     """
     body = unsealed(document, FORMAT, where)
-    if ASSUMES not in body:
-        raise InvalidRequest(f"{where}.{ASSUMES}: is missing")
-    premises: Premises = record(Premises, PREMISES)(f"{where}.{ASSUMES}", body.pop(ASSUMES))
+    premises = take_premises(body, where)
     plan: Plan = record(Plan, PLAN)(where, body)
     check_moves(plan.moves, premises, where)
     check_digest(document, where)
     return PlanDocument(plan, premises, str(document["digest"]))
+
+
+def take_premises(body: dict[str, t.Any], where: str) -> Premises:
+    """Remove what a plan assumes from the body of its document, and return it. Raises InvalidRequest."""
+    if ASSUMES not in body:
+        raise InvalidRequest(f"{where}.{ASSUMES}: is missing")
+    premises: Premises = record(Premises, PREMISES)(f"{where}.{ASSUMES}", body.pop(ASSUMES))
+    return premises
 
 
 def read_plan(source: t.Any, option: str) -> PlanDocument:
