@@ -250,6 +250,10 @@ class NodeCourse:
     peak: Load
     after: Load
 
+    def then(self, later: NodeCourse) -> NodeCourse:
+        """The course of two plans, one after the other."""
+        return replace(later, before=self.before, peak=self.peak.or_more(later.peak))
+
 
 @dataclass(frozen=True, slots=True)
 class UsedLoad:

@@ -180,8 +180,7 @@ def _plan_of(tour: Tour, survey: Survey) -> TourPlan:
 def _step_of(step: TourStep, survey: Survey) -> StepPlan:
     loads: dict[str, NodeCourse] = dict(step.out.nodes)
     for name, course in (step.back.nodes if step.back is not None else {}).items():
-        before = loads.get(name, course)
-        loads[name] = replace(course, before=before.before, peak=before.peak.or_more(course.peak))
+        loads[name] = loads.get(name, course).then(course)
     return StepPlan(
         node=step.node,
         needs=tuple(survey.needs.get(step.node, ())),

@@ -59,8 +59,7 @@ class Outcome:
         for plan in self.carried_out:
             for name, course in plan.nodes.items():
                 real = _as_carried_out(name, course, plan.moves, made, begun)
-                known = found.get(name, real)
-                found[name] = replace(real, before=known.before, peak=known.peak.or_more(real.peak))
+                found[name] = found.get(name, real).then(real)
         return found
 
     @property
