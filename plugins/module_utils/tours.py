@@ -72,12 +72,10 @@ class Tour:
     Attributes:
         steps: the maintenance of each node, in order; none if some node cannot be maintained.
         stuck: the guests because of which the tour is not possible, with the reason and the remedy.
-        plans: how many plans the search made.
     """
 
     steps: tuple[TourStep, ...] = ()
     stuck: tuple[Stuck, ...] = ()
-    plans: int = 0
 
     @property
     def feasible(self) -> bool:

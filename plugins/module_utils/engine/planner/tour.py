@@ -124,8 +124,8 @@ class _TourPlanner:
         held = list(self._find_held(start))
         steps = None if held else self._search(start, self._goals.nodes, ())
         if steps is not None:
-            return Tour(steps, plans=self._plans)
-        return Tour(stuck=self._reasons(start, held), plans=self._plans)
+            return Tour(steps)
+        return Tour(stuck=self._reasons(start, held))
 
     def _find_held(self, moment: _Moment) -> Iterable[Stuck]:
         """The guests of all nodes that cannot be moved for a reason of their own, and may not stay either."""
