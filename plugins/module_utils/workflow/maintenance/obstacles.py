@@ -5,19 +5,17 @@
 
 from __future__ import annotations
 
-import typing as t
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from ...proxmox.api.failures import UNREADABLE
 from ...proxmox.api.reader import Reader
 from ...proxmox.ceph import monitors_lost, pools_that_stop
+from ...proxmox.hidden_guests import Held
 from ...proxmox.inventory.rows import mark_of
 from ...proxmox.moves.tour_record import POOL
 from ...proxmox.node_health import NodeHealth
 from ...proxmox.quorum import Quorum
-
-Held = Mapping[str, Mapping[str, t.Any]]
 
 
 @dataclass(frozen=True, slots=True)
