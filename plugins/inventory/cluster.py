@@ -76,7 +76,9 @@ options:
       - V(static) takes the static addresses of the configuration, C(ipconfigN) of VMs and C(netN) of containers.
       - V(agent) queries the guest agents of running VMs. Requires the privilege C(VM.GuestAgent.Audit) on the VMs, or
         C(VM.Monitor) before Proxmox VE 9.
-      - With both, addresses are in this order, without duplicates.
+      - With both, addresses are in this order, without duplicates, but static ones that the agent does not report are
+        last, as the guest does not use them yet. Proxmox VE shows a new address of a running VM at once, although the
+        guest gets it when it boots.
     type: list
     elements: str
     choices: [static, agent]
@@ -320,7 +322,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                     "static": [str(each.ip) for each in static_addresses(config or {}) if reaches_a_guest(each.ip)],
                     "agent": agents.get(str(vmid)) or [],
                 }
-                addresses = dict.fromkeys(address for source in sources for address in found[source])
+                every = list(dict.fromkeys(address for source in sources for address in found[source]))
+                used = found["agent"] or every
+                addresses = [each for each in every if each in used] + [each for each in every if each not in used]
                 variables["proxmox_addresses"] = [address for address in addresses if within(address, networks)]
                 if variables["proxmox_addresses"]:
                     variables["ansible_host"] = variables["proxmox_addresses"][0]

@@ -9,6 +9,7 @@ import asyncio
 import functools
 import hashlib
 import json
+import re
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -158,7 +159,8 @@ class Guest:
     ``birth`` is the number of its creation, clone or restore: the one thing that is never the same for two guests, and
     that no change of the guest changes. Proxmox has nothing like it, so the API never shows it. ``strays`` are nodes
     where a killed migration left a paused QEMU; ``half_mirrored`` tells that it left a block device in the guest's own.
-    ``cloud_init`` is the data on its cloud-init drive.
+    ``cloud_init`` is the data on its cloud-init drive; ``cloud_init_before`` are the values with which that was
+    written, of options that have changed since, and ``cloud_init_added`` the options that were not set then.
     ``left`` are the nodes that it left, and when.
     """
 
@@ -184,12 +186,35 @@ class Guest:
     half_mirrored: bool = False
     birth: int = 0
     cloud_init: dict[str, Any] = field(default_factory=dict)
+    cloud_init_before: dict[str, Any] = field(default_factory=dict)
+    cloud_init_added: set[str] = field(default_factory=set)
     made_at: float = field(default_factory=lambda: time.monotonic())
+
+    @property
+    def has_cloud_init_drive(self) -> bool:
+        return any("cloudinit" in drive.get("file", "") for drive in self.drives().values())
 
     def write_cloud_init(self) -> None:
         """Write the data of the config to the cloud-init drive, if there is one."""
-        if any("cloudinit" in drive.get("file", "") for drive in self.drives().values()):
+        if self.has_cloud_init_drive:
             self.cloud_init = {key: self.config[key] for key in self.config if is_cloud_init(key)}
+            self.cloud_init_before, self.cloud_init_added = {}, set()
+
+    def note_cloud_init(self, option: str, old: Any, new: Any) -> None:
+        """Note a change of what cloud-init gets, which its drive does not have yet; None is for what is not set."""
+        concerned = is_cloud_init(option) or re.fullmatch(r"name|net\d+", option)
+        if not concerned or old == new or not self.has_cloud_init_drive:
+            return
+        if option in self.cloud_init_before:
+            if new == self.cloud_init_before[option]:
+                del self.cloud_init_before[option]
+        elif option in self.cloud_init_added:
+            if new is None:
+                self.cloud_init_added.remove(option)
+        elif old is None:
+            self.cloud_init_added.add(option)
+        else:
+            self.cloud_init_before[option] = old
 
     @property
     def running(self) -> bool:
@@ -246,7 +271,7 @@ class Guest:
 
     def digest(self) -> str:
         """Of the whole config file: what is pending and the snapshots are parts of it."""
-        file = [self.config, self.pending, self.snapshots]
+        file = [self.config, self.pending, self.snapshots, self.cloud_init_before, sorted(self.cloud_init_added)]
         return hashlib.sha1(json.dumps(file, sort_keys=True).encode()).hexdigest()
 
 

@@ -115,6 +115,25 @@ class AddressBook:
         options = self._options(entry.request.options, whole)
         return replace(entry, request=replace(entry.request, options={**entry.request.options, **options})), cautions
 
+    def given_up(self, changes: Mapping[str, Mapping[str, t.Any]]) -> dict[str, str]:
+        """For each card whose change takes an address of a pool from a running VM, why it must not.
+
+        Proxmox VE shows a new address at once, and the former one, with which the guest runs until it boots, nowhere.
+        """
+        held = {}
+        for card, change in changes.items():
+            if card.startswith("ipconfig"):
+                old, new = (
+                    {each.ip for each in addresses_of_card(str(change[when] or ""))} for when in ("old", "new")
+                )
+                lost = [ip for ip in sorted(old - new, key=str) if any(_contains(p, ip) for p in self._pools.values())]
+                if lost:
+                    held[card] = (
+                        f"the guest uses {', '.join(map(str, lost))} until it boots, which Proxmox VE would no longer "
+                        "show, so that another VM could get it; set apply_pending=reboot, or state=restarted or stopped"
+                    )
+        return held
+
     def agreed(
         self, entry: Entry, guest: Guest, config: Mapping[str, t.Any], hints: Mapping[str, t.Any]
     ) -> dict[str, str]:

@@ -28,6 +28,7 @@ POOLS: dict[str, Any] = {
 }
 FROM_LAN = {"address_pools": POOLS, "addresses": {"ipconfig0": "lan"}}
 CLOUD_INIT = {"net": {"net0": "virtio,bridge=vmbr0"}, "ide": {"ide2": "shared:cloudinit"}}
+CLOUD_CONFIG = {"net0": "virtio,bridge=vmbr0", "ide2": "shared:cloudinit"}
 LAN: dict[str, Any] = {**FROM_LAN, **CLOUD_INIT}
 CLONE = {"clone": "debian-13", **FROM_LAN}
 
@@ -172,16 +173,40 @@ def test_gateway_that_the_guest_cannot_reach__is_told(controller: Controller, ca
 # --- what is taken, and what nobody gets ---
 
 
-def test_address__is_taken_by_what_runs_and_by_what_is_pending(
+@both_versions
+def test_address_of_a_running_vm__is_not_changed_before_it_boots(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
-    cluster.set_guest(100, config={"ipconfig0": "ip=192.0.2.50/24", "ide2": "shared:cloudinit"})
-    changed = {"name": "app-1", "ipconfig": {"ipconfig0": "ip=192.0.2.52/24"}, "update": True, "address_pools": POOLS}
-    waiting = controller.schedule(**changed)
-    assert waiting["vms"][0]["pending"]["ipconfig0"]["new"] == "ip=192.0.2.52/24"
-    assert waiting["vms"][0]["host"]["vars"]["ansible_host"] == "192.0.2.50", "the guest is still reached there"
-    made = controller.schedule(name="web", **LAN)
-    assert made["vms"][0]["host"]["vars"]["ansible_host"] == "192.0.2.54"
+    """Proxmox VE shows a new address at once, and the one with which the guest runs nowhere."""
+    cluster.set_guest(100, config={"ipconfig0": "ip=192.0.2.50/24", **CLOUD_CONFIG})
+    moved: dict[str, Any] = {"name": "app-1", "ipconfig": {"ipconfig0": "ip=192.0.2.52/24"}}
+    told, pools = "the guest uses 192.0.2.50 until it boots", {"address_pools": POOLS}
+    for check in (True, False):
+        failed = controller.fail(
+            "DriftNotApplicable", vms=[{**moved, "cores": 3}, {"name": "new"}], update=True, check=check, **pools
+        )
+        assert f'VM "app-1" cannot be updated: ipconfig0: {told}' in failed["msg"]
+    assert writes(cluster) == []
+    assert told in str(controller.schedule(**moved, **pools)["warnings"])
+    assert controller.schedule(name="web", **LAN)["vms"][0]["host"]["vars"]["ansible_host"] == "192.0.2.52"
+
+    again = {**moved, "ipconfig": {"ipconfig0": "ip=192.0.2.54/24"}, "update": True, "apply_pending": "reboot"}
+    done = controller.schedule(**again, **pools)["vms"][0]
+    assert (done["actions"], done["host"]["vars"]["ansible_host"]) == (["update", "reboot"], "192.0.2.54")
+    guest = cluster.state()["guests"][100]
+    assert (guest["config"]["ipconfig0"], guest["cloud_init"]["ipconfig0"]) == ("ip=192.0.2.54/24",) * 2
+    assert controller.schedule(name="free", **LAN)["vms"][0]["host"]["vars"]["ansible_host"] == "192.0.2.50"
+
+
+def test_address_outside_of_pools__is_changed_and_told(controller: Controller, cluster: SimulatedCluster) -> None:
+    cluster.set_guest(100, config={"ipconfig0": "ip=198.51.100.7/24", **CLOUD_CONFIG})
+    changed = {"name": "app-1", "ipconfig": {"ipconfig0": "ip=198.51.100.8/24"}, "update": True, "address_pools": POOLS}
+    result = controller.schedule(**changed)
+    assert result["vms"][0]["host"]["vars"]["ansible_host"] == "198.51.100.7", "the guest is still reached there"
+    assert "the guest reads ipconfig0 when it boots the next time" in str(result["warnings"])
+    guest = cluster.state()["guests"][100]
+    assert (guest["config"]["ipconfig0"], guest["pending"]) == ("ip=198.51.100.8/24", {})
+    assert guest["cloud_init"]["ipconfig0"] == "ip=198.51.100.8/24", "the drive is written again"
 
 
 def test_clones_of_a_template_with_an_address__do_not_share_it(

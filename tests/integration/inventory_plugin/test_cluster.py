@@ -167,16 +167,19 @@ def test_inventory__groups_hosts(inventory: Inventory) -> None:
 
 
 @both_versions
-def test_host__is_reached_by_the_address_that_runs_until_a_pending_one_takes_effect(
+def test_host__is_reached_by_the_address_that_its_agent_reports_until_it_has_a_new_one(
     inventory: Inventory, cluster: SimulatedCluster, session: Session
 ) -> None:
+    """Proxmox VE shows a new address of a running VM at once, and the one that the guest has nowhere."""
+    cluster.set_guest(100, agent=agent("192.0.2.10"))
     session.put("/nodes/pve1/qemu/100/config", ipconfig0="ip=192.0.2.77/24")
-    assert cluster.state()["guests"][100]["pending"] == {"ipconfig0": "ip=192.0.2.77/24"}
-    shown = hosts(inventory(addresses=["static"], configs=True))
-    assert shown["web-1"]["ansible_host"] == "192.0.2.10"
-    assert shown["proxy"]["ansible_host"] == "192.0.2.53"
-    finish(session, "pve1", session.post("/nodes/pve1/qemu/100/status/stop"))
-    assert hosts(inventory(addresses=["static"]))["web-1"]["ansible_host"] == "192.0.2.77"
+    assert cluster.state()["guests"][100]["config"]["ipconfig0"] == "ip=192.0.2.77/24"
+    both = {"addresses": ["static", "agent"], "networks": ["192.0.2.0/24"]}
+    shown = hosts(inventory(**both))
+    assert (shown["web-1"]["ansible_host"], shown["proxy"]["ansible_host"]) == ("192.0.2.10", "192.0.2.53")
+    cluster.set_guest(100, agent=agent("198.51.100.9", "192.0.2.77"))
+    assert hosts(inventory(**both))["web-1"]["proxmox_addresses"] == ["192.0.2.77"]
+
 
 
 def test_inventory__warns_of_shared_names(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..cluster import Cluster
 from ..errors import ApiError, TaskError, die, parameter_error
-from ..model import CLOUD_INIT, Guest
+from ..model import Guest, is_cloud_init
 from ..property_strings import format_size, is_cdrom, is_drive, parse, parse_net, parse_size, render, split_list
 from ..routing import Call, route
 from ..tasks import Task
@@ -23,11 +23,15 @@ from .qemu_read import of
 _CONTROL = {
     "vmid", "node", "delete", "revert", "digest", "skiplock", "force", "background_delay", "import-working-storage",
 }
-# What a running VM takes at once; everything else waits for its next start.
+# What a running VM takes at once, as its cloud-init data; everything else waits for its next start.
 _IMMEDIATE = {
-    "name", "description", "onboot", "tags", "protection", "hookscript", "startup", "agent", "lock", "digest",
-    *CLOUD_INIT,
+    "name", "description", "onboot", "tags", "protection", "hookscript", "startup", "lock", "digest", "shares",
+    "migrate_downtime", "migrate_speed", "vmstatestorage", "cpulimit", "cpuunits",
 }
+
+
+def _is_immediate(option: str) -> bool:
+    return option in _IMMEDIATE or is_cloud_init(option)
 
 
 @route("PUT", "/nodes/{node}/qemu/{vmid}/config")
@@ -101,6 +105,7 @@ async def _apply(
             raise die(f"can't remove drive '{option}' - protection mode enabled")
     _check_balloon(guest, options)
     cluster.touch(guest)
+    former = dict(guest.config)
     for option in reverts:
         guest.pending.pop(option, None)
     for option in deletes:
@@ -115,7 +120,17 @@ async def _apply(
     for option, value in {**options, **made}.items():
         _set(cluster, guest, option, value)
     _append_media(cluster, guest, before, options)
+    if guest.running:
+        _update_cloud_init(guest, former)
     cluster.touch(guest)
+
+
+def _update_cloud_init(guest: Guest, former: dict[str, Any]) -> None:
+    """A running guest's cloud-init data are in its config at once, and on its drive only with ``hotplug`` for them."""
+    for option in {*former, *guest.config}:
+        guest.note_cloud_init(option, former.get(option), guest.config.get(option))
+    if "cloudinit" in str(guest.config.get("hotplug", "")):
+        guest.write_cloud_init()
 
 
 def _check_balloon(guest: Guest, options: dict[str, Any]) -> None:
@@ -170,7 +185,7 @@ def _set(cluster: Cluster, guest: Guest, option: str, value: Any) -> None:
     else:
         value = normalised(cluster, option, value)
     guest.pending.pop(option, None)
-    unplugged = option in _IMMEDIATE or not guest.running
+    unplugged = _is_immediate(option) or not guest.running
     cold = option in ("efidisk0", "tpmstate0")
     hotplug = not cold and (is_drive(option) or re.fullmatch(r"(?:net|unused)\d+", option) is not None)
     if unplugged or hotplug:
@@ -227,7 +242,7 @@ def _delete(call: Call, guest: Guest, option: str) -> None:
             _destroy(cluster, guest, drive["file"])
         elif not is_cdrom(drive):
             _keep_unused(guest, drive["file"])
-    elif guest.running and option not in _IMMEDIATE and not option.startswith("net"):
+    elif guest.running and not _is_immediate(option) and not option.startswith("net"):
         guest.pending[option] = None
         return
     del guest.config[option]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import die
-from ..model import Guest
+from ..model import CLOUD_INIT, Guest
 from ..property_strings import parse
 from ..routing import Call, route
 
@@ -107,6 +107,24 @@ def pending(call: Call) -> list[dict[str, Any]]:
             row |= {field: "**********" for field in ("value", "pending") if field in row}
         rows.append(row)
     return rows
+
+
+@route("GET", "/nodes/{node}/qemu/{vmid}/cloudinit")
+def cloud_init(call: Call) -> list[dict[str, Any]]:
+    """What is on the cloud-init drive and what is not yet. The former value of an address is not shown."""
+    guest = of(call)
+    config, before = dict(guest.config), dict(guest.cloud_init_before)
+    added = ",".join(sorted(guest.cloud_init_added))
+    for values in (config, before):
+        if "cipassword" in values:
+            values["cipassword"] = "**********"
+    rows = [{"key": key, "pending": config.get(key)} for key in sorted(guest.cloud_init_added)]
+    for option in sorted(CLOUD_INIT):
+        if not config.get(option) or option in added:
+            continue
+        changed = {"value": before[option], "pending": config[option]} if before.get(option) else {}
+        rows.append({"key": option, "value": config[option], **changed})
+    return [*rows, *({"key": option, "delete": 1} for option in before if not config.get(option))]
 
 
 @route("GET", "/nodes/{node}/qemu/{vmid}/status/current")

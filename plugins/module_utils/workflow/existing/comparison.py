@@ -143,6 +143,10 @@ class Comparison:
         runs = status not in OFF and entry.state != "stopped"
         changes = _with_fixed_disks(changes, config, pending, runs=runs)
         power = power_action(entry.label, entry.state, status, config.get("lock"))
+        boots = entry.apply_pending == "reboot" or power in ("stop", "restart", "suspend")
+        if self._addresses is not None and begun is None and status not in OFF and not boots:
+            held = self._addresses.given_up(changes.changes)
+            changes = replace(changes, unappliable={**held, **changes.unappliable})
         ha_state = {"start": "started", "stop": "stopped"}.get(power or "")
         ha = ha_drift(cluster or self._reader, entry, guest, ha_state)
         plan = ExistingPlan(entry, guest, status, changes, config, pending, ha=ha, unfinished=begun)
