@@ -39,7 +39,8 @@ options:
       - V(prepared) sets the flag C(noout) of Ceph, shuts down the guests in O(shut_down), and fails if any other guest
         but those in O(may_run) still runs on the node.
       - V(finished) starts these guests again, removes the flag, and notes that the node is done.
-      - V(released) removes the flag, because the node did not come back, and starts the guests of O(name) again.
+      - V(released) removes the flag and lets the HA manager balance the nodes again, because the node did not come
+        back, and starts the guests of O(name) again.
       - V(ended) takes back everything that is left, and removes the record.
       - V(recorded) reports what an earlier run has left.
     type: str

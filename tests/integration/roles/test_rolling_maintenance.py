@@ -17,6 +17,7 @@ from simulated_cluster.client import SimulatedCluster
 from .conftest import Play
 
 NODES = ("pve1", "pve2", "pve3")
+CRS = {"ha": "static", "ha-auto-rebalance": 1}
 
 
 @pytest.fixture
@@ -32,6 +33,7 @@ def cluster() -> Iterator[SimulatedCluster]:
         "storages": [{"name": "shared", "type": "rbd", "shared": True, "size": 100}],
         "guests": guests,
         "ceph": {"status": "HEALTH_OK", "checks": {}},
+        "options": {"crs": CRS},
         "roles": {"Automation": [*AUTOMATION_ROLE, "Sys.Modify"]},
     }
     with SimulatedCluster.start(description, time_scale=0.02) as running:
@@ -154,11 +156,11 @@ def test_node_that_does_not_come_back__ends_the_run_and_the_next_one_goes_on_wit
     assert (state["guests"][101]["node"], state["guests"][101]["status"]) == ("pve2", "running")
 
 
-def test_what_a_killed_run_has_left__is_taken_back_with_state_active(
+def test_unreachable_node__leaves_no_setting_of_the_cluster_and_the_rest_is_taken_back_with_state_active(
     cluster: SimulatedCluster, play: Play, options: dict[str, Any], tmp_path: Path
 ) -> None:
     before = homes(cluster)
-    # Ansible runs nothing more on the play's host after UNREACHABLE, like after kill -9.
+    # Ansible runs nothing more on the host of the tasks after UNREACHABLE.
     lost = {"name": "Reach it", "ansible.builtin.ping": {}, "delegate_to": "nowhere"}
     host = {"ansible.builtin.add_host": {"name": "nowhere", "ansible_host": "192.0.2.1", "ansible_ssh_timeout": 1}}
     (tmp_path / "tasks.yml").write_text(yaml.safe_dump([host, lost]), encoding="utf-8")
@@ -168,7 +170,9 @@ def test_what_a_killed_run_has_left__is_taken_back_with_state_active(
 
     assert killed.code == 4, killed.output
     state = cluster.state()
-    assert (state["ceph_flags"], set(state["pools"])) == (["noout"], {"drained-node-pve1", "maintenance-tour"})
+    # The node is not known to be fit: it stays drained.
+    assert (state["ceph_flags"], state["options"]["crs"]) == ([], CRS)
+    assert (noout(cluster)[0], set(state["pools"])) == (2, {"drained-node-pve1", "maintenance-tour"})
 
     run = play("rolling_maintenance", {"rolling_maintenance_state": "active", "rolling_maintenance_homes": True})
 

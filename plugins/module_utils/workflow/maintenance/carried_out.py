@@ -129,10 +129,10 @@ class Keeper:
         self._write(self.record.with_done(node, time.time()))
 
     def release(self, nodes: Iterable[str]) -> None:
-        """Remove noout: the node did not come back, and Ceph must replace its copies on the others. Start the guests of
-        these nodes again.
+        """Take back the settings of the whole cluster: the node did not come back, and Ceph must replace its copies on
+        the others. Start the guests of these nodes again.
         """
-        self._unset({NOOUT})
+        self._unset({NOOUT, BALANCE})
         for node in nodes:
             self._start(node)
 
