@@ -22,7 +22,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.prof
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, MIB, Guest, Node, Snapshot
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Goals, Mobility, Move, Plan
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.agenda import Agenda, chains
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.options import Caps
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.move_options import Caps
 
 from .report import Section, Table
 

@@ -29,7 +29,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plug
     BUILTIN,
     builtin_registry,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.volumes import (  # noqa: E402
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.storages import (  # noqa: E402
     STORAGE_CLASS,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import (  # noqa: E402  # noqa: E402

@@ -213,11 +213,11 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.maintenance.carried_out import carry_out
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.maintenance.options import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.maintenance.tour_options import (
     PLANNED,
     tour_argument_spec,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.maintenance.planned import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.maintenance.tour_planning import (
     plan_maintenance,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import Spec

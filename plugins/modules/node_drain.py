@@ -179,7 +179,9 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.mo
     DRAINED,
     drain_nodes,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.options import move_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.move_options import (
+    move_argument_spec,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.staying import STAYS
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import Spec
 

@@ -34,8 +34,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api
     Session,
     connection_argument_spec,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.devices import DeviceNeeds
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.freshness import read_config
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.mappings import DeviceNeeds
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.snapshot import (
     Needs,
     read_settled,

@@ -32,7 +32,10 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.co
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.documents import digest_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.agenda import Agenda
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.options import Caps, MoveOptions
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.move_options import (
+    Caps,
+    MoveOptions,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.plan_document import (
     document_of,
     read_plan,

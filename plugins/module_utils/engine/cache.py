@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from dataclasses import dataclass, field
 
 from ..model import Decision, Device, Guest, Node, Selector, Snapshot, Storage
-from .devices.addresses import share_hardware
+from .devices.hardware import share_hardware
 from .guest_index import GuestIndex, GuestsByNode, RepellingTerms, RuleIndex
 from .vmids.choice import TakenVMIDs
 

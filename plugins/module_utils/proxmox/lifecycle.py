@@ -221,7 +221,7 @@ class Lifecycle:
 
     def join_ha(self, node: str, guest: GuestWriter, intent: HAIntent) -> None:
         """Add the VM as an HA resource, as ha.join_ha does, wherever the HA manager moves it meanwhile."""
-        from .ha import join_ha
+        from .ha_membership import join_ha
 
         self.finder.call_where_it_is(
             node,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from ..engine.devices.addresses import OPTIONS
+from ..engine.devices.hardware import OPTIONS
 from ..engine.framework.interface import Subject
 from ..engine.plugins.nodes import COMMON_CPU_TYPES
 from ..engine.profiles import Profile
@@ -45,7 +45,7 @@ from .options.rules import standing_rules
 from .stopping import Stop
 
 if t.TYPE_CHECKING:
-    from ..proxmox.inventory.devices import DeviceNeeds
+    from ..proxmox.inventory.mappings import DeviceNeeds
 
 DEFAULT_PORT = 8006
 NO_RULES = StandingRules()

@@ -34,7 +34,7 @@ from ..reservations.ledger import AlreadyReserved
 from .existing.plan import STATUS_AFTER
 from .job import Job
 from .options.entries import Entry
-from .options.sources import Backup
+from .options.source_options import Backup
 from .options.task import ABSENT, Series
 from .vm_plan import FINISH, VM, Change, PlannedVM, VMPlan, as_document, asked_of, planned_vm
 

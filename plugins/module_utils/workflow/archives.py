@@ -27,7 +27,7 @@ from ..proxmox.options.drives import Drive
 from ..proxmox.options.kinds import NET, SMBIOS
 from ..proxmox.options.request import traits_of
 from .options.entries import Entry
-from .options.sources import Backup
+from .options.source_options import Backup
 from .sources import check_options, drives_from, sizes_from
 
 _OWNER = re.compile(r"/vzdump-qemu-(\d{1,9})-|:backup/vm/(\d{1,9})/")

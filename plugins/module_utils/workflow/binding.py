@@ -50,7 +50,7 @@ from .stopping import Stop, leave_signals_alone
 
 if t.TYPE_CHECKING:
     from .existing.existing_vms import ExistingVMs
-    from .options.sources import Clone
+    from .options.source_options import Clone
 
 
 class BindingCycle:

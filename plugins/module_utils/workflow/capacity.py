@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from ..engine.capacity import MOST, CapacityReport, how_many
+from ..engine.how_many import MOST, CapacityReport, how_many
 from ..engine.profiles import Profile
 from ..errors import InvalidRequest
 from .access import Access, subjects_of
 from .advice import advice
 from .counting import Counted, cluster_state, count_reservations, with_moves
-from .options.devices import device_attributes, device_needs
+from .options.device_options import device_attributes, device_needs
 from .options.entries import Entry, build_entries
 from .options.plugin_config import check_entries, profiles_in_use, profiles_of
 from .options.rules import facts_of

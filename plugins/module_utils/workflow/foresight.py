@@ -15,8 +15,8 @@ from ..errors import CollectionError, InvalidRequest, PermissionDenied
 from ..model import Decision, Node, Snapshot
 from ..proxmox.api.reader import Reader, ReadOnce
 from ..proxmox.inventory.named import with_named
+from ..proxmox.inventory.named_volumes import read_volumes
 from ..proxmox.inventory.nodes import with_bridges
-from ..proxmox.inventory.volumes import read_volumes
 from ..proxmox.options.drives import volumes_of
 from ..proxmox.options.kinds import NET
 from ..proxmox.options.request import create_parameters, named_by

@@ -226,7 +226,7 @@ class Placer:
         requests = self._needs_of([job.entry for job in new], counted.snapshot)
         devices = None
         if any(request.devices for request in requests):
-            from .options.devices import device_needs
+            from .options.device_options import device_needs
 
             devices = device_needs(requests, self.device_attributes)
         whole = self._access.complete(counted.snapshot, requests, self._subjects, devices)

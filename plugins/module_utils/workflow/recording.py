@@ -17,8 +17,8 @@ from ..proxmox.api.reader import in_parallel
 from ..proxmox.api.recorded import Recorder
 from ..proxmox.api.session import Session
 from ..proxmox.inventory.config_names import read_config_names
-from ..proxmox.inventory.devices import DeviceNeeds
 from ..proxmox.inventory.freshness import read_config
+from ..proxmox.inventory.mappings import DeviceNeeds
 from ..proxmox.inventory.rows import read_next_id
 from ..proxmox.inventory.snapshot import Needs, identity, read_settled
 from .existing.matching import is_silent

@@ -19,7 +19,7 @@ from ..proxmox.options.values import size_in_config
 from .options.entries import Entry
 
 if t.TYPE_CHECKING:
-    from .options.sources import Clone
+    from .options.source_options import Clone
 
 Config = Mapping[str, t.Any]
 

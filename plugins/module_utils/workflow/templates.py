@@ -22,7 +22,7 @@ from ..proxmox.options.request import traits_of
 from ..proxmox.unfinished import unfinished
 from .existing.matching import is_silent
 from .options.entries import Entry
-from .options.sources import Clone
+from .options.source_options import Clone
 from .own_templates import foretold_config
 from .sources import check_options, drives_from, sizes_from
 

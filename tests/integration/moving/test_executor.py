@@ -16,6 +16,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.mov
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import Poller, TaskFollower
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.access import Access
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.gate import MoveGate
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.move_options import Caps
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.moving import (
     FAILED,
     MOVED,
@@ -23,7 +24,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.mo
     WAITING,
     Executor,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.options import Caps
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.stopping import Stop
 
 from .conftest import TIME_SCALE

@@ -20,7 +20,10 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Bounds, Goals
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.moves.mobility_rules import Permitted
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.access import Access
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.options import Caps, MoveOptions
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.move_options import (
+    Caps,
+    MoveOptions,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.plan_run import PlanRun
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.sight import (
     MOVED_BY_OTHERS,

@@ -26,7 +26,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inv
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import TaskFollower
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.access import needs_root
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.devices import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.device_options import (
     device_attributes,
     device_claims,
     device_classes,

@@ -25,7 +25,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cach
     DeviceUse,
     NodeInfo,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.ha_rules import HARules
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.ha_placement import HARules
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.limits import (
     MemoryOvercommit,
     VCPULimit,
@@ -37,13 +37,13 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plug
     NodeRegex,
     TaintToleration,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.storages import (
+    VolumeBinding,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.topology_spread import (
     TopologySpread,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.vm_affinity import VMAffinity
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.volumes import (
-    VolumeBinding,
-)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.verdicts import Outcome
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (

@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.volumes import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.storages import (
     parse_storage_classes,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidPluginConfig

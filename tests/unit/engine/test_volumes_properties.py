@@ -20,7 +20,9 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cach
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import Status
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.volumes import parse_storage_classes
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.storages import (
+    parse_storage_classes,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import Profile
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.verdicts import NodeVerdict, Outcome

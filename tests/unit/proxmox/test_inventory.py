@@ -19,7 +19,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api
     RecordedReader,
     Recorder,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.ha import read_ha_rules
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.ha_state import read_ha_rules
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.snapshot import (
     Needs,
     completed,

@@ -15,7 +15,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Device, Snapshot
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.failures import NodeUnreachable
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.recorded import RecordedReader
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.devices import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.mappings import (
     SEVERAL,
     DeviceNeeds,
 )

@@ -12,8 +12,8 @@ import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import PermissionDenied
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Node, Snapshot, Storage
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.named_volumes import read_volumes
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.snapshot import Needs, completed
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.volumes import read_volumes
 
 NODES = (Node("pve1"), Node("pve2"), Node("down", online=False))
 FILES = frozenset({"iso", "import"})

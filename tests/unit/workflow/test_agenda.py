@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Move
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.agenda import Agenda
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.options import Caps
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.move_options import Caps
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import moves_argument_spec
 
 

@@ -18,7 +18,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.op
     device_classes_argument_spec,
     devices_argument_spec,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.devices import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.device_options import (
     device_attributes,
     device_claims,
     device_classes,

@@ -21,7 +21,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.op
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.plugin_config import (
     profiles_in_use,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.sources import Clone
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.source_options import Clone
 
 PER_VM = list(one_vm_argument_spec())
 

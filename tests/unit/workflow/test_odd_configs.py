@@ -14,7 +14,7 @@ from support.small_cluster import guest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import CollectionError
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.recorded import RecordedReader
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.comparison import Comparison
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.limits import growth_of
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.growth import growth_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import build_entries
 

@@ -18,7 +18,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.text
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Bounds
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.options import MoveOptions
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.move_options import MoveOptions
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import (
     DEFAULTS,
     one_vm_argument_spec,

@@ -15,9 +15,9 @@ from ...model import DeviceAllocation, DeviceClaim, Request
 from ..cache import NodeInfo
 from ..framework.interface import CycleState
 from ..framework.status import Status, unresolvable, unschedulable
-from .addresses import OPTIONS
 from .claims import Alternative, alternatives, indistinguishable, offers, shortfall
 from .constraints import Matcher
+from .hardware import OPTIONS
 from .supply import Supply
 
 REASON = "couldn't satisfy device claim '{}'"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from ...model import Device
 from ..cache import DeviceUse
-from .addresses import PCI, card, functions, share_hardware
+from .hardware import PCI, card, functions, share_hardware
 
 PoolKey = tuple[str, str]
 """The mapping and the driver of a pool."""

@@ -28,9 +28,9 @@ from ...demand import (
     plus,
 )
 from ...plans import LIVE, Balance, UsedLoad
+from .attempts import Placer
 from .board import Board
 from .items import Item
-from .placing import Placer
 from .reach import ROUNDING
 from .writing import BYTES_PER_SECOND, SECONDS_PER_MOVE
 

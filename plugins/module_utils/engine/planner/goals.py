@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable, Mapping
 from ...plans import Balance
 from ..framework.status import Status, unschedulable
 from ..texts import listed, of_one
+from .attempts import Placer, Task
 from .board import NOWHERE, Board
 from .ejection import enough
 from .items import Item
-from .placing import Placer, Task
 from .reach import ROUNDING
 
 EXTRA = 4

@@ -24,12 +24,12 @@ from ..framework.status import Category, Status
 from ..profiles import Profile
 from ..scheduling_cycle import Scheduler
 from ..texts import of_one
+from .attempts import Placer, Task
 from .board import Board
 from .calm import relieve
 from .exact_model import Program, program
 from .goals import balance, bring_back, broken_now, consolidate, gains, imbalance, load_of, repair
 from .items import IMMOVABLE, Item, Part, guests_together, requests_together
-from .placing import Placer, Task
 from .writing import courses, loads, moves_of, ordered, replayed
 
 NO_BOUNDS = Bounds()

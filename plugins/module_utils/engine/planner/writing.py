@@ -15,10 +15,10 @@ from ..framework.interface import Draft
 from ..framework.status import Status
 from ..ha_rules import kept_together
 from ..scheduling_cycle import Scheduler
+from .attempts import compressed
 from .board import Board, Step
 from .items import Item, Part, Position
 from .order import Leg, Relations, ancestors, peaks, put_in_order, shorten
-from .placing import compressed
 
 BYTES_PER_SECOND = 100 * 1024**2
 SECONDS_PER_MOVE = 5.0

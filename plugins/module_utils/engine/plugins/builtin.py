@@ -12,9 +12,8 @@ from __future__ import annotations
 from ..framework.interface import Plugin
 from ..profiles import Registry
 from .allocation import BalancedAllocation, LeastAllocated, MostAllocated, RequestedToCapacityRatio
-from .devices import DeviceClaims, DeviceFit, DeviceScarcity
 from .gang import Gang
-from .ha_rules import HARules
+from .ha_placement import HARules
 from .limits import CPUOvercommit, FailoverHeadroom, GuestLimit, MemoryOvercommit, VCPULimit
 from .nodes import (
     CPUModel,
@@ -26,14 +25,15 @@ from .nodes import (
     NodeRegex,
     TaintToleration,
 )
+from .passthrough import DeviceClaims, DeviceFit, DeviceScarcity
 from .proxmox_scores import FewestGuests, ProxmoxStatic
-from .queue import Delay, PrioritySort, SchedulingGates
+from .queueing import Delay, PrioritySort, SchedulingGates
 from .random import Random
+from .storages import StorageBalance, TemplateLocality, VolumeBinding
 from .topology_spread import TopologySpread
 from .utilization import NodeResource, Utilization
 from .vm_affinity import VMAffinity
 from .vmids import Range, Regex
-from .volumes import StorageBalance, TemplateLocality, VolumeBinding
 from .what_if import WhatIf
 
 BUILTIN: tuple[type[Plugin], ...] = (

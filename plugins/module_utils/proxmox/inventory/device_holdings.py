@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...engine.devices.addresses import PCI, USB, share_hardware
+from ...engine.devices.hardware import PCI, USB, share_hardware
 from ...model import Device
 from ..options.kinds import OF_DRIVER
 

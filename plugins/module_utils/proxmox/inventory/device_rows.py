@@ -10,7 +10,7 @@ import typing as t
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...engine.devices.addresses import PCI, USB, functions
+from ...engine.devices.hardware import PCI, USB, functions
 from ...model import Device
 from .rows import Row
 

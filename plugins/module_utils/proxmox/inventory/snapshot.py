@@ -14,8 +14,9 @@ from ...model import Node, Snapshot, Storage
 from ..api.failures import NotRecorded
 from ..api.reader import Reader, in_parallel
 from .freshness import SETTLING, KnownGuest, settle
-from .ha import depend_on_failback, read_ha_rules, with_maintenance, with_resources
+from .ha_state import depend_on_failback, read_ha_rules, with_maintenance, with_resources
 from .named import with_named
+from .named_volumes import read_volumes
 from .nodes import with_bridges, with_cpu_flags, with_cpu_types, with_pressure
 from .rows import (
     GUEST_KINDS,
@@ -28,10 +29,9 @@ from .rows import (
     read_rows,
     storage_of_row,
 )
-from .volumes import read_volumes
 
 if t.TYPE_CHECKING:
-    from .devices import DeviceNeeds
+    from .mappings import DeviceNeeds
 
 
 IDENTIFIED_BY_AUTHORITY = "ca:"
@@ -117,7 +117,7 @@ def completed(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
     if needs.volumes:
         snapshot = replace(snapshot, volumes=read_volumes(reader, nodes, snapshot.storages, needs.volumes))
     if needs.devices is not None:
-        from .devices import read_devices
+        from .mappings import read_devices
 
         # Read last, as this depends on which guests exist and run.
         devices, mappings = read_devices(reader, nodes, snapshot.guests, needs.devices)

@@ -9,7 +9,7 @@ import re
 import typing as t
 from collections.abc import Iterator, Mapping
 
-from ...engine.devices.addresses import PCI, USB
+from ...engine.devices.hardware import PCI, USB
 from ...engine.texts import first, listed
 from ...model import Demands, DeviceClaim, Guest
 from ..options.kinds import OF_DRIVER

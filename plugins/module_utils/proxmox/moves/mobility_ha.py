@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ...engine.ha_rules import NODES, kept_together, preferred
-from ...engine.plugins.ha_rules import outside_of
+from ...engine.plugins.ha_placement import outside_of
 from ...model import Guest, HARule, Processor, Snapshot
 from ...plans import API, HA
 

@@ -12,7 +12,7 @@ import ipaddress
 from collections.abc import Collection
 from contextlib import suppress
 
-from ...engine.devices import addresses
+from ...engine.devices import hardware
 from ...engine.texts import whole_number
 from .values import Property, PropertyKind
 
@@ -245,7 +245,7 @@ SPICE_ENHANCEMENTS = PropertyKind(
 STARTUP = PropertyKind("startup", {"order": _COUNT, "up": _COUNT, "down": _COUNT}, default_key="order")
 USB = PropertyKind("usb", {"host": _TEXT, "mapping": _TEXT, "usb3": _OFF}, default_key="host")
 
-OF_DRIVER = {addresses.PCI: HOSTPCI, addresses.USB: USB}
+OF_DRIVER = {hardware.PCI: HOSTPCI, hardware.USB: USB}
 """The kind of the options that attach a device, by the device's driver."""
 VGA = PropertyKind(
     "vga",

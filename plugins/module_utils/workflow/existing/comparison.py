@@ -35,7 +35,7 @@ from ...proxmox.pending import StoredConfig, read_stored_config
 from ..lasting import with_tags
 from ..options.entries import NOT_CREATED, PAUSED, Entry
 from ..pools import missing_pool
-from .ha import ha_drift
+from .ha_drift import ha_drift
 from .hints import Hints
 from .matching import abandoned
 from .plan import ExistingPlan, power_action

@@ -9,9 +9,9 @@ import re
 import typing as t
 from collections.abc import Callable, Mapping, Sequence
 
-from ...engine.devices.addresses import OPTIONS
 from ...engine.devices.constraints import Matcher, accepts
 from ...engine.devices.finding import config_value
+from ...engine.devices.hardware import OPTIONS
 from ...errors import DriftNotApplicable
 from ...model import Device, DeviceClaim, Request
 

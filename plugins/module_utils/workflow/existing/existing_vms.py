@@ -23,7 +23,7 @@ from ..placing import Placer
 from ..stopping import Stop
 from .comparison import Checks, Comparison, check_lock
 from .converger import Converger
-from .limits import check_limits, displaced, is_allowed_storage
+from .growth import check_limits, displaced, is_allowed_storage
 from .plan import ExistingPlan
 from .removals import check_clones
 

@@ -79,7 +79,7 @@ class Hints:
 
     def _devices(self, guest: Guest) -> Sequence[Device]:
         """The mapped devices of a VM's node, whatever guest has them."""
-        from ...proxmox.inventory.devices import DeviceNeeds, read_devices
+        from ...proxmox.inventory.mappings import DeviceNeeds, read_devices
 
         needs = DeviceNeeds(lambda node: True, lambda device, node: True, self._attributes)
         return read_devices(self._reader, [Node(guest.node)], [], needs)[0]

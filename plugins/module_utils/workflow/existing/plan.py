@@ -20,7 +20,7 @@ from ...proxmox.options.request import option_cautions
 from ...proxmox.pending import APPLIED_AT_ONCE, Pending
 from ...proxmox.unfinished import Unfinished
 from ..options.entries import NOT_CREATED, PAUSED, Entry
-from .ha import HA, HADrift
+from .ha_drift import HA, HADrift
 
 STATUS_AFTER = {
     "start": "running",

@@ -24,8 +24,8 @@ from ...proxmox.moves.drain_marks import fingerprint
 from ...proxmox.moves.tour_record import BALANCE, NOOUT, TourRecord, read_record, remove_record, write_record
 from ...proxmox.tasks import Poller, TaskFollower
 from ..stopping import Stop
-from .options import BEGUN, ENDED, FINISHED, OF_ONE_NODE, PREPARED, RECORDED, RELEASED, TourOptions, the_node
 from .power import GuestPower, Running, read_guests
+from .tour_options import BEGUN, ENDED, FINISHED, OF_ONE_NODE, PREPARED, RECORDED, RELEASED, TourOptions, the_node
 
 
 def carry_out(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[str], None]) -> dict[str, t.Any]:

@@ -19,7 +19,7 @@ from ...proxmox.node_needs import read_needs
 from ...proxmox.quorum import Quorum, read_quorum
 from ..access import Access
 from .obstacles import Obstacle, ceph_obstacles, health_obstacles, quorum_obstacles
-from .options import TourOptions
+from .tour_options import TourOptions
 
 NO_NEED, DONE = "it needs no maintenance", "it was maintained a short while ago"
 

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 from ...plans import Move
-from .options import Caps
+from .move_options import Caps
 
 SENDS_MUCH = 512 * 1024**2
 """A move that sends at least as many bytes takes most of its time for sending."""

@@ -32,8 +32,8 @@ from ...proxmox.moves.drain_marks import DrainMarks, recognizes
 from ..access import Access
 from ..options.plugin_config import profiles_of
 from ..options.rules import facts_of
+from .move_options import MoveOptions
 from .moving import move_progress
-from .options import MoveOptions
 from .plan_run import PlanRun
 from .results import Outcome, failed, failure_of, result_of, told
 from .sight import live_look

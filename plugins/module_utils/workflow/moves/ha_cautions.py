@@ -14,7 +14,7 @@ from ...engine.texts import listed
 from ...model import Guest, Snapshot
 from ...plans import Goals
 from ...proxmox.api.reader import Reader
-from ...proxmox.inventory.ha import read_crs
+from ...proxmox.inventory.ha_state import read_crs
 
 
 def ha_cautions(reader: Reader, snapshot: Snapshot, goals: Goals) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from ..progress import LineFile
 from ..stopping import Stop
 from .agenda import Agenda
 from .gate import Configs, MoveGate
-from .options import Caps
+from .move_options import Caps
 
 WAITING, MOVED, FAILED, STALE, UNKNOWN = "not_started", "moved", "failed", "stale", "unknown"
 """The results of a move. stale: not begun, as the cluster has changed; unknown: it may still go on."""

@@ -19,8 +19,8 @@ from ...proxmox.tasks import Poller, TaskFollower
 from ..access import Access
 from ..stopping import Stop
 from .gate import MoveGate
+from .move_options import MoveOptions
 from .moving import FAILED, MOVED, UNKNOWN, WAITING, Executor, MoveReport, MoveStep
-from .options import MoveOptions
 from .plan_document import document_of, read_plan
 from .planning import Objection, Planning, no_objection
 from .premises import Premises, changes_since, rest_of

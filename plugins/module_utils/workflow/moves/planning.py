@@ -22,7 +22,7 @@ from ...proxmox.moves.recent import recently_moved
 from ..access import Access
 from .ha_cautions import balanced_by_ha
 from .metering import Metering
-from .options import MoveOptions
+from .move_options import MoveOptions
 from .proof import proved
 from .sight import Sight
 from .suitability import Suitability

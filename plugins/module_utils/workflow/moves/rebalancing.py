@@ -14,8 +14,8 @@ from ..access import Access
 from ..options.plugin_config import profiles_of
 from ..options.rules import facts_of
 from .balancing import balance_of, settings_of, usage_of
+from .move_options import MoveOptions
 from .moving import move_progress
-from .options import MoveOptions
 from .plan_run import PlanRun
 from .results import failed, failure_of, result_of
 from .sight import live_look

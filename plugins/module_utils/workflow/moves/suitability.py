@@ -132,7 +132,7 @@ class Suitability:
         wanted = {(claim.driver, claim.mapping) for each in found.values() for claim in each.devices} - there
         if not wanted:
             return snapshot
-        from ...proxmox.inventory.devices import DeviceNeeds, read_devices
+        from ...proxmox.inventory.mappings import DeviceNeeds, read_devices
 
         self.reads += 1
         needs = DeviceNeeds(device=lambda device, _node: (device.driver, device.mapping) in wanted)

@@ -21,7 +21,7 @@ from .uniqueness import check_unique
 if t.TYPE_CHECKING:
     from ...model import DeviceClaim, DeviceClass
     from .address_pools import Pools, Wanted
-    from .sources import Backup, Clone
+    from .source_options import Backup, Clone
 
 # --- the states of a VM that a task may ask for ---
 
@@ -238,7 +238,7 @@ def _addresses(where: str, body: Mapping[str, t.Any], pools: Pools) -> Wanted:
 def _classes(given: Mapping[str, t.Any] | None) -> Mapping[str, DeviceClass]:
     if not given:
         return {}
-    from .devices import device_classes
+    from .device_options import device_classes
 
     return device_classes(given)
 
@@ -248,7 +248,7 @@ def _claims(
 ) -> tuple[DeviceClaim, ...]:
     if not given:
         return ()
-    from .devices import device_claims
+    from .device_options import device_claims
 
     return device_claims(given, classes, prefix=where)
 
@@ -326,7 +326,7 @@ def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[
 def _source(where: str, body: Mapping[str, t.Any]) -> tuple[Clone | None, Backup | None]:
     if body.get("clone") is None and body.get("archive") is None:
         return None, None
-    from .sources import backup_of, clone_of
+    from .source_options import backup_of, clone_of
 
     clone = None if body.get("clone") is None else clone_of(body)
     return clone, None if body.get("archive") is None else backup_of(where, body)

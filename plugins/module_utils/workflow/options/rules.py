@@ -27,7 +27,7 @@ from ...model import (
     Toleration,
 )
 from ...proxmox.options.values import Fields, invalid, listed, text_of, whole_of
-from .ha import HA, read_ha
+from .ha_options import HA, read_ha
 
 Spec = dict[str, dict[str, t.Any]]
 

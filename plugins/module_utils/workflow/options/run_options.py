@@ -15,7 +15,7 @@ from ..existing.plan import Shutdown
 from .common import SKIP, search_steps
 
 if t.TYPE_CHECKING:
-    from ..moves.options import MoveOptions
+    from ..moves.move_options import MoveOptions
 
 LEAST = {"decision_nodes": 0, "parallel_creates": 1, "timeout": 1, "wait_for_capacity": 0}
 """Minimum values of numeric options."""
@@ -98,6 +98,6 @@ def _shutdown(seconds: int | None, *, force: bool) -> Shutdown:
 
 
 def _room(params: Mapping[str, t.Any]) -> MoveOptions:
-    from ..moves.options import room_options
+    from ..moves.move_options import room_options
 
     return room_options(params)

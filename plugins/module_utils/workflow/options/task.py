@@ -59,7 +59,7 @@ class Task:
         in_use = profiles_in_use(entries, profiles, default)
         attributes: Mapping[str, Mapping[str, t.Any]] = {}
         if params.get("device_attributes"):
-            from .devices import device_attributes
+            from .device_options import device_attributes
 
             attributes = device_attributes(params["device_attributes"])
         return cls(entries, series, in_use, default, attributes, pools_of(params))

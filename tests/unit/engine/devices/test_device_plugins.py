@@ -13,7 +13,7 @@ from support.looking import normalized
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.devices import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.passthrough import (
     left_free,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import (

@@ -9,7 +9,7 @@ import pytest
 from support.looking import allowed, reasons
 from support.small_cluster import cluster, node, profile, scheduler, vm
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.capacity import how_many
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.how_many import how_many
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Request
 
 NODES = [node("pve1", cores=2), node("pve2", cores=4), node("pve3", cores=8)]

@@ -22,7 +22,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.opt
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.drives import kind_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.table import VM_OPTIONS
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.values import PropertyKind
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.sources import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.source_options import (
     LONGEST_ARCHIVE,
     LONGEST_SNAPSHOT,
 )

@@ -14,7 +14,7 @@ from ...errors import InvalidRequest, PermissionDenied
 from ...model import Guest, HAIntent
 from ...proxmox.api.failures import NotRecorded
 from ...proxmox.api.reader import Reader
-from ...proxmox.inventory.ha import read_ha_rules
+from ...proxmox.inventory.ha_state import read_ha_rules
 from ..options.entries import Entry
 
 HA = "ha"

@@ -14,7 +14,7 @@ from support.effort import lines_run
 from support.small_cluster import cluster, guest, node, profile, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.capacity import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.how_many import (
     CapacityReport,
     NodeCapacity,
     how_many,

@@ -9,13 +9,13 @@ import re
 import typing as t
 from collections.abc import Callable, Iterable, Mapping
 
-from ...engine.devices.addresses import OPTIONS, PCI, USB
 from ...engine.devices.constraints import ConstraintError, Matcher, accepts, compiled
+from ...engine.devices.hardware import OPTIONS, PCI, USB
 from ...engine.node_selection import asked_for
 from ...engine.texts import hint
 from ...errors import InvalidRequest
 from ...model import Device, DeviceClaim, DeviceClass, Node, Request
-from ...proxmox.inventory.devices import DeviceNeeds
+from ...proxmox.inventory.mappings import DeviceNeeds
 from ...proxmox.options.kinds import OF_DRIVER
 from ...proxmox.options.values import invalid, number
 

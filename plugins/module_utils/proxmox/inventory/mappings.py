@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ...engine.devices.addresses import PCI, USB
+from ...engine.devices.hardware import PCI, USB
 from ...errors import PermissionDenied
 from ...model import Device, Guest, Node
 from ..api.failures import NodeUnreachable, NotRecorded

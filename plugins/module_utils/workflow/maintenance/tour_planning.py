@@ -27,7 +27,7 @@ from ...proxmox.tasks import Poller
 from ...tours import STAY, Tour, TourGoals, TourStep
 from ..access import Access
 from ..moves.draining import require_sight
-from ..moves.options import MoveOptions
+from ..moves.move_options import MoveOptions
 from ..moves.planning import GUESSES, Planning
 from ..moves.premises import GuestPremise, Premises
 from ..moves.results import failed
@@ -36,9 +36,9 @@ from ..options.plugin_config import profiles_of
 from ..options.rules import facts_of
 from ..stopping import Stop
 from .obstacles import Obstacle, right_obstacles
-from .options import TourOptions
 from .survey import Survey, read_survey
 from .tour_document import StepPlan, TourPlan, departures_from, document_of, read_tour
+from .tour_options import TourOptions
 
 REFUSALS_TOLD = 20
 """How many reasons of a refusal the message has; the result has all of them."""

@@ -14,7 +14,7 @@ from ...model import Guest
 from ...proxmox.node_needs import NEEDS
 from ...proxmox.options.values import check_range
 from ...tours import SHUT_DOWN, STAY
-from ..moves.options import move_argument_spec
+from ..moves.move_options import move_argument_spec
 from ..moves.staying import STAYS, Exemption, exemption_of
 from ..options.common import Spec
 
