@@ -102,8 +102,8 @@ n_plus_one_counts:
   returned: success
   type: str
   sample: >-
-    CPU, memory, strict HA rules about nodes and HA rules that keep guests apart, not for other rules, local disks and
-    devices
+    CPU, memory, taints, and the rules that bind guests to nodes or keep them apart (strict HA rules, tags, rules of the
+    task), not for other rules, local disks and devices
 shapes:
   description: Number of VMs of each shape that fit.
   returned: success

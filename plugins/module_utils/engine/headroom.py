@@ -5,8 +5,8 @@
 
 The lost node's running guests are placed on the remaining nodes one by one, largest first, each on the node on which it
 leaves the least memory. A plan that this finds is valid; that it finds none does not quite prove that there is none.
-CPU, memory and those HA rules count that bind guests to nodes or keep them apart; other rules, local disks and devices
-do not.
+CPU, memory, taints and those rules count that bind guests to nodes or keep them apart on nodes: HA rules, the rules of
+tags and those that a task lists. Other rules, local disks and devices do not.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from ..model import HARule, Selector
 from .allocatable import Limit
 from .cache import ClusterState, NodeInfo
+from .guest_index import repelling
 from .ha_rules import NODES, RESOURCES
+from .node_selection import HARD, NODE_KEY, matches_all, untolerated
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,7 @@ class Headroom:
         self._stranded: set[int] = set()
         self._suspect = -1
         self._answers: dict[tuple[int, Room], Stranding | None] = {}
-        self._bonds = _Bonds.of(cluster)
+        self._bonds = _Bonds(cluster)
 
     def stranding(self, node: NodeInfo, new: Load) -> Stranding | None:
         """A loss that could not be absorbed if the new VM ran on node; None if all could."""
@@ -155,7 +158,7 @@ class Headroom:
         if self._seen == len(changes):
             return
         nodes = self._cluster.nodes if self._seen < 0 else changes[self._seen :]
-        changed = {info.index: info for info in (*nodes, *self._bonds.hosts(self._cluster)) if info.node.online}
+        changed = {info.index: info for info in (*nodes, *self._bonds.hosts_of_concerned()) if info.node.online}
         self._seen = len(changes)
         self._suspect = -1
         self._answers = {}
@@ -178,7 +181,7 @@ class Headroom:
     def _count(self, info: NodeInfo) -> tuple[int, tuple[float, int]]:
         """Count what a node has left and which guests run there; return its index and its place in the order."""
         index, room = info.index, self._limits.room(info)
-        self._loads[index] = _loads(info, self._cluster, self._bonds)
+        self._loads[index] = _loads(info, self._bonds)
         if not info.node.is_open:
             return index, (math.inf, len(self._cluster.nodes))
         if index in self._room:
@@ -262,11 +265,11 @@ def has_plenty(cluster: ClusterState, limits: Limits) -> bool:
     A guest finds no place only where every node has less left than its size. The nodes with enough CPU for all guests
     would then have given the rest to the guests before it. If these are too small for that, it does find a place.
     """
-    bonds = _Bonds.of(cluster)
+    bonds = _Bonds(cluster)
     online = [info for info in cluster.nodes if info.node.online]
     room = {info.index: limits.room(info) for info in online if info.node.is_open}
     for info in online:
-        loads = _loads(info, cluster, bonds)
+        loads = _loads(info, bonds)
         cores = sum(load.size.cores * len(load.labels) for load in loads)
         free = {index: left.memory for index, left in room.items() if index != info.index and left.cores >= cores}
         placed = 0.0
@@ -283,62 +286,94 @@ def label(name: str | None, vmid: int | None) -> str:
     return f"VM {name} ({vmid})" if name else f"VM {vmid}"
 
 
-@dataclass(frozen=True, slots=True)
 class _Bonds:
-    """What HA rules leave of the nodes for guests of a lost node.
-
-    Attributes:
-        within: the nodes, by index, within which strict rules keep guests, by VMID. A guest that is bound to one node
-            is left out: no room elsewhere would help it.
-        apart: the VMIDs that rules keep apart from guests, by VMID.
-        everywhere: the indexes of all nodes.
+    """What rules and taints leave of the nodes for guests of a lost node. The rules are those of the guests that the
+    cluster showed, not of new ones.
     """
 
-    within: Mapping[int, frozenset[int]]
-    apart: Mapping[int, frozenset[int]]
-    everywhere: frozenset[int]
-
-    @classmethod
-    def of(cls, cluster: ClusterState) -> _Bonds:
+    def __init__(self, cluster: ClusterState) -> None:
         rules = [rule for rule in cluster.snapshot.ha_rules if not rule.disabled]
-        strict = [rule for rule in rules if rule.type == NODES and rule.strict]
-        wanted = {rule.name: frozenset(i.index for i in cluster.nodes if rule.wants(i.name)) for rule in strict}
-        within = {vmid: wanted[rule.name] for rule in strict for vmid in rule.vmids if len(wanted[rule.name]) > 1}
-        apart: dict[int, frozenset[int]] = {}
+        self._cluster = cluster
+        self._everywhere = frozenset(info.index for info in cluster.nodes)
+        self._within = self._bound(rules)
+        self._apart = self._kept_apart(rules)
+        self._where = {vmid: self._host(vmid) for vmid in self._apart}
+
+    def _bound(self, rules: Iterable[HARule]) -> dict[int, frozenset[int]]:
+        """The nodes, by index, within which guests stay, by VMID."""
+        nodes, found = self._cluster.nodes, dict[int, frozenset[int]]()
+        known: dict[tuple[t.Any, ...], frozenset[int]] = {}
+        for guest in self._cluster.snapshot.guests:
+            given = guest.constraints
+            key = given.node_required, given.tolerations
+            if key not in known:
+                known[key] = frozenset(
+                    info.index
+                    for info in nodes
+                    if matches_all(given.node_required, info.node)
+                    and not any(untolerated(given.tolerations, info.node, HARD))
+                )
+            if len(known[key]) < len(nodes):
+                found[guest.vmid] = known[key]
+        for rule in rules:
+            wanted = frozenset(info.index for info in nodes if rule.wants(info.name))
+            for vmid in rule.vmids if rule.type == NODES and rule.strict else ():
+                found[vmid] = found.get(vmid, self._everywhere) & wanted
+        return found
+
+    def _kept_apart(self, rules: Iterable[HARule]) -> dict[int, frozenset[int]]:
+        """The VMIDs that guests must be apart from, by VMID."""
+        found: dict[int, frozenset[int]] = {}
         for rule in rules:
             for vmid in rule.vmids if rule.type == RESOURCES and not rule.positive else ():
-                apart[vmid] = apart.get(vmid, frozenset()) | rule.vmids - {vmid}
-        return cls(within, apart, frozenset(info.index for info in cluster.nodes))
+                found[vmid] = found.get(vmid, frozenset()) | rule.vmids - {vmid}
+        selected: dict[Selector, frozenset[int]] = {}
+        for guest in self._cluster.snapshot.guests:
+            for term in repelling(guest.constraints.affinity):
+                if term.topology_key != NODE_KEY:
+                    continue
+                if term.selector not in selected:
+                    by_node = self._cluster.selected(term.selector).values()
+                    selected[term.selector] = frozenset(vmid for guests in by_node for vmid in guests)
+                for one in selected[term.selector] - {guest.vmid}:
+                    found[one] = found.get(one, frozenset()) | {guest.vmid}
+                    found[guest.vmid] = found.get(guest.vmid, frozenset()) | {one}
+        return found
 
-    def hosts(self, cluster: ClusterState) -> list[NodeInfo]:
-        """The nodes of guests that rules keep apart: where one of them is matters to the others."""
-        return [info for vmid in self.apart if (info := _host(cluster, vmid)) is not None]
+    def hosts_of_concerned(self) -> list[NodeInfo]:
+        """The nodes of guests that must be apart from one that is on another node than at the last call."""
+        now = {vmid: self._host(vmid) for vmid in self._apart}
+        moved = [vmid for vmid, host in now.items() if host is not self._where[vmid]]
+        self._where = now
+        concerned = {other for vmid in moved for other in self._apart[vmid]}
+        return [host for vmid in concerned if (host := self._host(vmid)) is not None]
 
-    def left_to(self, vmid: int, home: int, cluster: ClusterState) -> frozenset[int] | None:
-        """The nodes, by index, that may take a guest when its node home is lost; None for all. A guest to which rules
-        leave no other node at all is treated as if it had none that keep it apart: no room would help it.
+    def left_to(self, vmid: int, home: int) -> frozenset[int] | None:
+        """The nodes, by index, that may take a guest when its node home is lost; None for all. What leaves a guest no
+        other node does not count: no room would help it.
         """
-        within = self.within.get(vmid)
-        if vmid not in self.apart:
+        within = self._within.get(vmid)
+        if within is not None and not within - {home}:
+            within = None
+        if vmid not in self._apart:
             return within
-        hosts = (_host(cluster, other) for other in self.apart[vmid])
-        left = (self.everywhere if within is None else within) - {info.index for info in hosts if info is not None}
+        hosts = (self._host(other) for other in self._apart[vmid])
+        left = (self._everywhere if within is None else within) - {info.index for info in hosts if info is not None}
         return left if left - {home} else within
 
+    def _host(self, vmid: int) -> NodeInfo | None:
+        guest = self._cluster.get(vmid)
+        return None if guest is None else self._cluster.node(guest.node)
 
-def _host(cluster: ClusterState, vmid: int) -> NodeInfo | None:
-    guest = cluster.get(vmid)
-    return None if guest is None else cluster.node(guest.node)
 
-
-def _loads(info: NodeInfo, cluster: ClusterState, bonds: _Bonds) -> list[Loads]:
+def _loads(info: NodeInfo, bonds: _Bonds) -> list[Loads]:
     """The guests that have to be placed when the node is lost, largest first; of equal ones, those with the fewest
     nodes to choose from.
     """
     running = [guest for guest in info.guests if guest.running and not guest.template]
     sizes: dict[tuple[Room, frozenset[int] | None], list[str]] = {}
     for guest in running:
-        within = bonds.left_to(guest.vmid, info.index, cluster)
+        within = bonds.left_to(guest.vmid, info.index)
         sizes.setdefault((Room(guest.memory, guest.cores), within), []).append(label(guest.name, guest.vmid))
     return _largest_first(Loads(size, sorted(labels), within) for (size, within), labels in sizes.items())
 

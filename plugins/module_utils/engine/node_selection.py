@@ -1,17 +1,17 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which nodes a request allows: by name, by pattern, or by expressions over labels. Pure functions.
+"""Which nodes a request allows: by name, by pattern, by expressions over labels, or by taints. Pure functions.
 
 Used by the filters that enforce it, and by rules that count only the nodes that the request allows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..errors import InvalidRequest
-from ..model import Expression, Node, Request
+from ..model import Expression, Node, Request, Taint, Toleration
 from .patterns.names import NamePattern, checked_pattern
 
 NODE_KEY = "node"
@@ -19,6 +19,10 @@ NODE_KEY = "node"
 
 CLUSTER_KEY = "cluster"
 """The label that every node of a task about several clusters has: the name of its cluster."""
+
+HARD = "NoSchedule"
+SOFT = "PreferNoSchedule"
+"""The effects of taints."""
 
 REGEX_CONTEXT_KEY = "node.qemu-scheduler/regex"
 
@@ -80,6 +84,21 @@ def asked_for(request: Request) -> Callable[[Node], bool]:
         )
 
     return allowed
+
+
+def untolerated(tolerations: Sequence[Toleration], node: Node, effect: str) -> Iterator[Taint]:
+    """The node's taints of that effect that none of the tolerations covers."""
+    return (taint for taint in node.taints if taint.effect == effect and not tolerated(tolerations, taint))
+
+
+def tolerated(tolerations: Iterable[Toleration], taint: Taint) -> bool:
+    """Whether one of the tolerations covers the taint; empty keys and effects cover all."""
+    return any(
+        toleration.effect in ("", taint.effect)
+        and toleration.key in ("", taint.key)
+        and (toleration.operator == "Exists" or toleration.value == taint.value)
+        for toleration in tolerations
+    )
 
 
 def _compare(value: str | None, limits: tuple[str, ...], holds: Callable[[int, int], bool]) -> bool:

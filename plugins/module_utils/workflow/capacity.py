@@ -103,8 +103,8 @@ def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[s
 
 
 COUNTED_BY_N_PLUS_ONE = (
-    "CPU, memory, strict HA rules about nodes and HA rules that keep guests apart, not for other rules, local disks"
-    " and devices"
+    "CPU, memory, taints, and the rules that bind guests to nodes or keep them apart (strict HA rules, tags, rules of"
+    " the task), not for other rules, local disks and devices"
 )
 """What counts for whether the guests of a lost node find another one."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.effort import lines_run
@@ -18,7 +19,19 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.allo
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch_cycle import schedule_all
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.headroom import Headroom, Limits, Load, Room
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, HARule, Request
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.standing_rules import (
+    StandingRule,
+    StandingRules,
+)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
+    GIB,
+    AffinityTerm,
+    HARule,
+    Request,
+    Selector,
+    Snapshot,
+    Taint,
+)
 
 ON = {"filters": {"FailoverHeadroom": {"enable": True}}}
 LIMITS = Limits(CPULimit(4.0), MemoryLimit(1.0))
@@ -78,6 +91,49 @@ def test_ha_rule_that_keeps_guests_apart__follows_them() -> None:
     stranded = plans.stranding(third, new)
     assert stranded is not None
     assert stranded.guest.label == "VM db-1 (100)"
+
+
+RULE = Selector(name="db-.*")
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        StandingRules(),
+        StandingRules(tags=False, rules=(StandingRule("rules[0]", RULE, AffinityTerm(False, RULE)),)),
+    ],
+    ids=["tags", "rules"],
+)
+@pytest.mark.parametrize("name", ["db-2", "payroll"])
+def test_rule_that_keeps_guests_apart__holds_when_a_node_is_lost(rules: StandingRules, name: str) -> None:
+    """As with the HA rule: db-1 needs the room on pve3, unless the guest on pve2 has no such rule."""
+    hosts = [node("pve1"), node("pve2"), node("pve3")]
+    tags = {
+        "db-1": frozenset({"plb_anti_affinity_db"}),
+        name: frozenset({f"plb_anti_affinity_{name.partition('-')[0]}"}),
+    }
+    guests = [guest(100, "pve1", gib=12, name="db-1"), guest(101, "pve2", gib=4, name=name)]
+    guests = [replace(each, tags=tags[each.name or ""]) for each in guests]
+    state = ClusterState(rules.on_guests(Snapshot(nodes=tuple(hosts), guests=tuple(guests))))
+    refused = refusals(state, vm(gib=22))
+    assert ("would strand VM db-1 (100)" in refused.get("pve3", "")) is (name == "db-2")
+
+
+@pytest.mark.parametrize("kept", ["pin", "rule", "taint"])
+def test_rule_about_nodes__keeps_a_guest_of_a_lost_node_on_its_nodes(kept: str) -> None:
+    """Node pve3 has room for db, but it must stay on pve1 and pve2; bound to pve1 alone, no room would help it."""
+    taints = (Taint("gpu"),) if kept == "taint" else ()
+    hosts = [node("pve1"), node("pve2"), node("pve3", gib=128, taints=taints)]
+
+    def refused(*allowed: str) -> dict[str, str]:
+        tags = frozenset(f"plb_pin_{name}" for name in allowed) if kept == "pin" else frozenset()
+        rule = StandingRule("rules[0]", Selector(name="db"), nodes=allowed)
+        guests = (guest(100, "pve1", gib=20, name="db", tags=tags), guest(101, "pve2", gib=10))
+        rules = StandingRules(rules=(rule,) if kept == "rule" else ())
+        return refusals(ClusterState(rules.on_guests(Snapshot(nodes=tuple(hosts), guests=guests))), vm(gib=10))
+
+    assert "the loss of pve1 would strand VM db (100)" in refused("pve1", "pve2")["pve2"]
+    assert kept == "taint" or "pve2" not in refused("pve1")
 
 
 def test_ha_rule_that_leaves_a_guest_no_other_node__does_not_count() -> None:

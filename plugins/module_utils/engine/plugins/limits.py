@@ -251,9 +251,10 @@ class FailoverHeadroom(PreFilterPlugin, DeferredFilter):
     """Rejects a node when, with the VM on it, the loss of some node could no longer be absorbed by the others: its
     running guests, largest first, would not all fit in what is left to allocate on the remaining nodes. Off by default.
 
-    CPU, memory, strict HA rules about nodes and HA rules that keep guests apart count. Other rules, local disks and
-    devices do not count, and can keep a guest of a lost node off the others. Nor does a rule that leaves a guest no
-    other node at all: no room would help it. The limits after a loss are those of CPUOvercommit and MemoryOvercommit,
+    CPU, memory and taints count, and the rules that bind guests of the cluster to nodes or keep them apart on nodes:
+    strict HA rules, the rules of tags and those that the task lists. Other rules, local disks and devices do not count,
+    and can keep a guest of a lost node off the others. Nor does a rule that leaves a guest no other node at all: no
+    room would help it. The limits after a loss are those of CPUOvercommit and MemoryOvercommit,
     unless others are given here. If the cluster could not absorb a loss even without the VM, every node is rejected.
     Nodes in HA maintenance, and drained nodes, do not take guests of a lost node.
     """

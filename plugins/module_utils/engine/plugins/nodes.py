@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 
-from ...model import Expression, Node, Request, Taint, Toleration
+from ...model import Expression, Node, Request
 from ..cache import ClusterState, NodeInfo, of_hosts
 from ..framework.interface import CycleState, Event, FilterPlugin, PreFilterPlugin, ScorePlugin, Subject
 from ..framework.many_nodes import FilterOfMany
 from ..framework.status import SKIP, SKIP_FILTER, SKIP_SCORE, Category, Status, unresolvable, unschedulable
-from ..node_selection import compiled_regex, matches, matches_all
+from ..node_selection import HARD, SOFT, compiled_regex, matches, matches_all, untolerated
 from ..patterns.names import NamePattern
 from ..texts import NAMED_KINDS
 
@@ -128,9 +128,6 @@ def preference(expressions: Iterable[Expression], node: Node) -> int:
 
 UNTOLERATED = "had untolerated taint {{{}}}"
 
-HARD = "NoSchedule"
-SOFT = "PreferNoSchedule"
-
 
 class TaintToleration(PreFilterPlugin, FilterPlugin, ScorePlugin):
     """Rejects a node with a C(NoSchedule) taint that the request does not tolerate. Scores 100 for a node without
@@ -158,21 +155,6 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, ScorePlugin):
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         most: int = state[self.name]
         return 100.0 * (most - _unwelcome(request, node.node)) / most
-
-
-def untolerated(tolerations: Sequence[Toleration], node: Node, effect: str) -> Iterator[Taint]:
-    """The node's taints of that effect that none of the tolerations covers."""
-    return (taint for taint in node.taints if taint.effect == effect and not tolerated(tolerations, taint))
-
-
-def tolerated(tolerations: Iterable[Toleration], taint: Taint) -> bool:
-    """Whether one of the tolerations covers the taint; empty keys and effects cover all."""
-    return any(
-        toleration.effect in ("", taint.effect)
-        and toleration.key in ("", taint.key)
-        and (toleration.operator == "Exists" or toleration.value == taint.value)
-        for toleration in tolerations
-    )
 
 
 def _unwelcome(request: Request, node: Node) -> int:

@@ -11,8 +11,8 @@ import pytest
 from support.looking import allowed, normalized, reasons, went_to
 from support.small_cluster import cluster, guest, node, scheduler, vm
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.node_selection import matches
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.nodes import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.node_selection import (
+    matches,
     tolerated,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidPluginConfig, InvalidRequest
