@@ -9,6 +9,7 @@ Ctrl-C.
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import shutil
 import signal
@@ -16,6 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).resolve().parent
@@ -41,8 +43,19 @@ sys.path[:0] = [str(collections_root()), str(TESTS)]
 # A shell ignores it for what it starts in the background, and so would all that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Tests start hundreds of Pythons: these must not compile what they import each time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 # No clock decides whether a test passes. Where a result has to be the same twice, so have the examples.
 settings.register_profile(
     "project", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
 )
 settings.load_profile("project")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Exclude what was imported and collected from garbage collection: it lives as long as the process."""
+    gc.collect()
+    gc.freeze()

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import gc
+
 from simulated_cluster import api, command_line
 from simulated_cluster.schema import Schema
 
@@ -15,3 +17,6 @@ __all__ = ["command_line"]
 api.load()
 for version in VERSIONS:
     Schema.load(version)
+# Garbage collections of the clusters would look at all that, and copy its pages.
+gc.collect()
+gc.freeze()

@@ -10,6 +10,7 @@ its output goes to; the answers are C(("started", pid)) and later C(("ended", pi
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import inspect
 import json
@@ -101,6 +102,9 @@ def _name(code: types.CodeType) -> str:
 def main(connection: Connection) -> None:
     for module in pkgutil.iter_modules(importlib.import_module(MODULES).__path__):
         importlib.import_module(f"{MODULES}.{module.name}")
+    # Garbage collections of the modules would look at all that, and copy its pages.
+    gc.collect()
+    gc.freeze()
     running: dict[int, t.Any] = {}
     while True:
         for ready in wait([connection, *running]):
