@@ -123,12 +123,32 @@ class NodeInfo:
         return self.by_vmid.values()
 
 
+COLUMNS_KEPT = 16
+"""How many columns are kept, of VMs of different sizes that take turns."""
+
+
+@dataclass(slots=True)
+class Column:
+    """What was derived from the sums of each node, and how many of the changes that has seen."""
+
+    values: list[t.Any]
+    seen: int
+
+
 class AllNodes(list[NodeInfo]):
-    """All nodes of a cluster. derived caches what was derived from their hosts, which never change."""
+    """All nodes of a cluster.
+
+    Attributes:
+        derived: what was derived from their hosts, which never change.
+        columns: what was derived from their sums, the oldest first.
+        changed: the nodes that guests came to or left, in order; append-only.
+    """
 
     def __init__(self, nodes: Iterable[NodeInfo]) -> None:
         super().__init__(nodes)
         self.derived: dict[Hashable, t.Any] = {}
+        self.columns: dict[Hashable, Column] = {}
+        self.changed: list[NodeInfo] = []
 
 
 def of_hosts(nodes: Sequence[NodeInfo], key: Hashable, find: Callable[[Sequence[Node]], T]) -> T:
@@ -141,6 +161,27 @@ def of_hosts(nodes: Sequence[NodeInfo], key: Hashable, find: Callable[[Sequence[
     return found
 
 
+def of_sums(nodes: Sequence[NodeInfo], key: Hashable, find: Callable[[Sequence[NodeInfo]], list[T]]) -> list[T]:
+    """What find derives from the hosts and the sums of nodes, one value for each. For all nodes of a cluster together,
+    only the nodes that have changed are looked at again. The result must not be changed.
+    """
+    if not isinstance(nodes, AllNodes):
+        return find(nodes)
+    changes, column = len(nodes.changed), nodes.columns.get(key)
+    if column is None:
+        column = nodes.columns[key] = Column(find(nodes), changes)
+        if len(nodes.columns) > COLUMNS_KEPT:
+            del nodes.columns[next(iter(nodes.columns))]
+    elif column.seen < changes:
+        changed, column.seen = nodes.changed[column.seen :], changes
+        if len(changed) < len(nodes):
+            for info, value in zip(changed, find(changed), strict=True):
+                column.values[info.index] = value
+        else:
+            column.values = find(nodes)
+    return column.values
+
+
 class ClusterState:
     """The snapshot with assumed decisions, like kube-scheduler's cache and its volume binder's AssumeCache.
 
@@ -148,7 +189,7 @@ class ClusterState:
         nodes: all nodes, sorted by name; NodeInfo.index is the position.
         taken: every VMID that is taken or assumed.
         repelling: the known anti-affinity rules of guests.
-        changed: the nodes that guests came to or left, in order; append-only.
+        changed: those of nodes.
         ha_rules: the HA rules by their members, decided VMs included.
     """
 
@@ -159,7 +200,7 @@ class ClusterState:
         )
         self.taken = TakenVMIDs(snapshot.vmids_unseen)
         self.repelling = RepellingTerms()
-        self.changed: list[NodeInfo] = []
+        self.changed = self.nodes.changed
         self.ha_rules = RuleIndex(snapshot.ha_rules)
         self._by_name = {info.name: info for info in self.nodes}
         self._guests: dict[int, Guest] = {}

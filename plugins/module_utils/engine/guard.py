@@ -113,7 +113,9 @@ def score_all(plugin: ScorePlugin, state: CycleState, request: Request, nodes: S
 
 def raw_scores(plugin: ScorePlugin, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[float]:
     """The scores of the nodes in the plugin's own unit."""
-    return [finite(plugin, score) for score in guarded(plugin, score_all, plugin, state, request, nodes)]
+    scores = guarded(plugin, score_all, plugin, state, request, nodes)
+    # One number that is not finite makes the sum so.
+    return scores if math.isfinite(sum(scores)) else [finite(plugin, score) for score in scores]
 
 
 def normalized(

@@ -32,7 +32,7 @@ from .framework.status import SKIPS, Code, Status
 from .guard import Blame, all_in_range, asked, check_request, checked, guarded, normalized, raw_scores, run_filters
 from .profiles import Profile, profile_of
 from .verdicts import Outcome, Scores, Verdicts
-from .vmids.choice import AnyVMID, InvalidVMIDChoice, VMIDChoice, intersection
+from .vmids.choice import ANY_VMID, InvalidVMIDChoice, VMIDChoice, intersection
 
 P = t.TypeVar("P", bound=Plugin)
 
@@ -170,8 +170,7 @@ class Scheduler:
                 else array("d", normalized(plugin, cycle.state, cycle.request, cycle.passed, raw))
             )
             verdicts.add(Scores(plugin.name, cycle.profile.weights[plugin.name], raw, scores))
-        best = verdicts.best(1)[0]
-        return self.cluster.node(best.node), best.score or 0.0
+        return verdicts.chosen()
 
     def _at(self, verdicts: Verdicts, name: str) -> tuple[NodeInfo | None, float]:
         """A node with its score; None when it was rejected."""
@@ -194,7 +193,7 @@ class Scheduler:
         choice = self._vmid_choice(request)
         lower, upper = (VMID_MIN, VMID_MAX)
         if choice is None:
-            choice, (lower, upper) = AnyVMID(), self.cluster.snapshot.next_id
+            choice, (lower, upper) = ANY_VMID, self.cluster.snapshot.next_id
         vmid = choice.lowest_free(taken, lower, upper)
         if vmid is None:
             count = choice.count(lower, upper)

@@ -100,6 +100,11 @@ class Verdicts:
         ranked = zip([-total for total in self._totals], range(len(self._passed)), strict=True)
         return [self._of(position) for _total, position in heapq.nsmallest(count, ranked)]
 
+    def chosen(self) -> tuple[NodeInfo, float]:
+        """The first of the best nodes, with its score."""
+        position = self._totals.index(max(self._totals))
+        return self._passed[position], self._mean(position)
+
     def rejections(self) -> list[Status | None]:
         """For each node, in order of name, why it was rejected, or None."""
         return [self._refused or self._rejections.get(info.index) for info in self._nodes]
@@ -134,9 +139,11 @@ class Verdicts:
             each.plugin: PluginScore(each.raw[position], each.normalized[position], each.weight)
             for each in self._scores
         }
-        weights = sum(each.weight for each in self._scores) or 1.0
-        mean = round(self._totals[position] / POINTS / weights, 6)
-        return NodeVerdict(self._passed[position].name, score=mean, scores=scores)
+        return NodeVerdict(self._passed[position].name, score=self._mean(position), scores=scores)
+
+    def _mean(self, position: int) -> float:
+        weights = sum([each.weight for each in self._scores]) or 1.0
+        return round(self._totals[position] / POINTS / weights, 6)
 
 
 class RunnerUp(t.NamedTuple):

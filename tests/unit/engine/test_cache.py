@@ -13,7 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.small_cluster import cluster, guest, node
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState, NodeInfo
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import (
+    COLUMNS_KEPT,
+    ClusterState,
+    NodeInfo,
+    of_sums,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     GIB,
     NO_CONSTRAINTS,
@@ -146,3 +151,46 @@ def picture(state: ClusterState) -> object:
         for info in state.nodes
     ]
     return nodes, sorted(state.taken), set(holders(state))
+
+
+class Memory:
+    """Derives the memory of nodes, and notes of which ones."""
+
+    def __init__(self) -> None:
+        self.looked_at: list[str] = []
+
+    def __call__(self, nodes: t.Sequence[NodeInfo]) -> list[int]:
+        self.looked_at += [info.name for info in nodes]
+        return [info.memory for info in nodes]
+
+
+def test_column__has_the_changed_nodes_looked_at_again_and_no_others() -> None:
+    state, memory = cluster(NODES), Memory()
+    assert of_sums(state.nodes, "memory", memory) == [0, 0]
+    state.assume(decision(100))
+    memory.looked_at.clear()
+    assert of_sums(state.nodes, "memory", memory) == [4 * GIB, 0]
+    state.forget(100)
+    assert of_sums(state.nodes, "memory", memory) == [0, 0]
+    assert memory.looked_at == ["pve1", "pve1"]
+
+
+def test_column__after_more_changes_than_nodes_has_each_looked_at_once() -> None:
+    state, memory = cluster(NODES), Memory()
+    of_sums(state.nodes, "memory", memory)
+    for vmid in range(100, 110):
+        state.assume(decision(vmid))
+    memory.looked_at.clear()
+    assert of_sums(state.nodes, "memory", memory) == [40 * GIB, 0]
+    assert memory.looked_at == ["pve1", "pve2"]
+
+
+def test_columns__are_kept_for_some_keys_and_for_all_nodes_together() -> None:
+    state, memory = cluster(NODES), Memory()
+    for key in range(COLUMNS_KEPT + 1):
+        of_sums(state.nodes, key, memory)
+    assert len(state.nodes.columns) == COLUMNS_KEPT
+    memory.looked_at.clear()
+    of_sums(state.nodes, COLUMNS_KEPT, memory)
+    assert memory.looked_at == []
+    assert of_sums(state.nodes[1:], COLUMNS_KEPT, memory) == [0]

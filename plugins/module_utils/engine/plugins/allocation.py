@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ...errors import InvalidPluginConfig
 from ...model import Request
-from ..cache import NodeInfo
+from ..cache import NodeInfo, of_sums
 from ..framework.interface import CycleState, Event, Setting, check_settings
 from ..framework.many_nodes import ScoreOfMany
 from ..framework.status import Status
@@ -68,12 +68,18 @@ class AllocationScore(ScoreOfMany):
             of_nodes = [self.shares(state, request, node) for node in nodes]
             return [weighted_mean(shares, [worth(share.used) for share in shares]) for shares in of_nodes]
         cores, memory, cpu_part, memory_part = request.cores, request.memory, self._cpu_part, self._memory_part
-        limits = self.policy.cpu.terms_on(nodes, request), self.policy.memory.terms_on(nodes, request)
-        return [
-            cpu_part * worth(used_share(node.cores_all + cores, cpus * cpu_ratio))
-            + memory_part * worth(used_share(node.memory_all + memory, size * ratio))
-            for node, (cpus, cpu_ratio), (size, ratio) in zip(nodes, *limits, strict=True)
-        ]
+        cpu_limit, memory_limit = self.policy.cpu, self.policy.memory
+
+        def mean(some: Sequence[NodeInfo]) -> list[float]:
+            limits = cpu_limit.terms_on(some, request), memory_limit.terms_on(some, request)
+            return [
+                cpu_part * worth(used_share(node.cores_all + cores, cpus * cpu_ratio))
+                + memory_part * worth(used_share(node.memory_all + memory, size * ratio))
+                for node, (cpus, cpu_ratio), (size, ratio) in zip(some, *limits, strict=True)
+            ]
+
+        key = self, cores, memory, cpu_limit.ratio_of(request), memory_limit.ratio_of(request)
+        return of_sums(nodes, key, mean)
 
     def shares(self, state: CycleState, request: Request, node: NodeInfo) -> list[Share]:
         """The shares of the resources with a weight; storage only if the request's drives take space on the node."""

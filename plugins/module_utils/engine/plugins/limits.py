@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from ...model import GIB, MIB, Node, Request
 from ..allocatable import CPULimit, Limit, MemoryLimit
-from ..cache import ClusterState, NodeInfo, of_hosts
+from ..cache import ClusterState, NodeInfo, of_hosts, of_sums
 from ..framework.deferred import DeferredFilter
 from ..framework.interface import CycleState, Event, FilterPlugin, PreFilterPlugin, Setting, Subject
 from ..framework.many_nodes import FilterOfMany
@@ -69,13 +69,16 @@ class Overcommit(FilterOfMany):
     def filter_all(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[Status | None]:
         limit: Limit = getattr(self.policy, self.resource)
         asked, allocated = self.asked(request), self.allocated
-        terms = limit.terms_on(nodes, request)
-        return [
-            None
-            if size > 0 and (allocated(node) + asked) / size <= ratio
-            else self._refusal(asked, allocated(node) + asked, node.node, size, ratio)
-            for node, (size, ratio) in zip(nodes, terms, strict=True)
-        ]
+
+        def judge(some: Sequence[NodeInfo]) -> list[Status | None]:
+            return [
+                None
+                if size > 0 and (allocated(node) + asked) / size <= ratio
+                else self._refusal(asked, allocated(node) + asked, node.node, size, ratio)
+                for node, (size, ratio) in zip(some, limit.terms_on(some, request), strict=True)
+            ]
+
+        return of_sums(nodes, (self, asked, limit.ratio_of(request)), judge)
 
     def _refusal(self, asked: float, wanted: float, host: Node, size: float, ratio: float) -> Status:
         # The size of an offline node is not known: it may be large enough.

@@ -106,6 +106,9 @@ class AnyVMID(VMIDRange):
         return f"{VMID_MIN}-{VMID_MAX}"
 
 
+ANY_VMID = AnyVMID()
+
+
 def parse_range(text: str) -> VMIDRange:
     """Read `100-150` (both ends included), `200`, or several of these with commas between, with spaces anywhere.
 
