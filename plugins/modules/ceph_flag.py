@@ -71,7 +71,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import connection_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.ceph import FLAGS
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.ceph_flags import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.node_checks import (
     ABSENT,
     PRESENT,
     ceph_flag,

@@ -120,7 +120,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import connection_argument_spec
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.node_health import health_info
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.node_checks import health_info
 
 
 def argument_spec() -> dict[str, dict[str, t.Any]]:

@@ -11,11 +11,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
+from ..demand import CPU, MEMORY, Usage
+from ..engine.advice import Size, filling, right_sizes
 from ..engine.how_many import MOST, CapacityReport, how_many
 from ..engine.profiles import Profile
 from ..errors import InvalidRequest
+from ..model import Snapshot
+from ..proxmox.api.reader import Reader
+from ..proxmox.inventory.usage import WEEK, grid_for, read_demands, read_node_curves, timeframe_for
 from .access import Access, subjects_of
-from .advice import advice
 from .counting import Counted, cluster_state, count_reservations, with_moves
 from .options.device_options import device_attributes, device_needs
 from .options.entries import Entry, build_entries
@@ -31,6 +35,9 @@ SHAPES = "shapes"
 
 SHAPE = "shape-{}"
 """The name of a shape without one, as VMs need a name."""
+
+_OPTIONS = {CPU: "cores", MEMORY: "memory"}
+"""The options of a VM that set its size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,3 +150,31 @@ def _result(report: CapacityReport, names: Sequence[str], *, n_plus_one: bool) -
         "shapes": [{"name": name, "fit": fit} for name, fit in fit_of.items()],
         "nodes": [asdict(node) for node in report.nodes],
     }
+
+
+def advice(reader: Reader, snapshot: Snapshot) -> dict[str, t.Any]:
+    """Return what the statistics of a week advise: sizes that would suit VMs better, and nodes that will be full.
+
+    One request for each node that is online, and one for each running VM there.
+    """
+    timeframe = timeframe_for(WEEK, reader)
+    grid = grid_for(WEEK, timeframe, reader.server_time() or time.time())
+    online = {node.name: node for node in snapshot.nodes if node.online}
+    vms = [guest for guest in snapshot.guests if guest.kind == "qemu" and guest.running and guest.node in online]
+    vms = [guest for guest in vms if guest.vmid > 0]
+    usage = Usage(
+        grid,
+        read_node_curves(reader, online, timeframe, grid),
+        {name: {CPU: node.cores, MEMORY: node.memory} for name, node in online.items()},
+        read_demands(reader, vms, timeframe, grid),
+    )
+    return {
+        "right_sizes": [{**size._asdict(), "options": _options(size)} for size in right_sizes(vms, usage)],
+        "full_in_days": [growth._asdict() for growth in filling(usage)],
+    }
+
+
+def _options(size: Size) -> dict[str, int]:
+    """The options of a VM with which qemu_schedule would give it that size."""
+    sockets = {"sockets": 1} if size.resource == CPU else {}
+    return {"vmid": size.vmid, _OPTIONS[size.resource]: size.suggested, **sockets}

@@ -5,16 +5,20 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from ..model import Request
+from ..engine.selectors import selects, selects_request
+from ..model import Guest, Request, Selector
 from ..proxmox.options.contradictions import merged
 from ..proxmox.options.request import device_cautions, ha_cautions, option_cautions
-from .idle_selectors import IdleSelectors
 from .job import Job, State
 from .options.entries import Entry
 from .placement import Placement
+
+_GLOB = re.compile(r"(?<![.\])}\\])\*")
+"""A star that repeats a letter, as in C(web-*)."""
 
 
 def note_cautions(
@@ -46,3 +50,38 @@ def _warn_of_idle_selectors(jobs: Sequence[Job], placement: Placement, requests:
     idle = IdleSelectors(placement.before.guests, requests)
     for job in ruled:
         job.warn(*idle.cautions(job.entry.request))
+
+
+class IdleSelectors:
+    """Looks for selectors that select none of these guests and requests. Each selector is tried once."""
+
+    def __init__(self, guests: Collection[Guest], requests: Sequence[Request]) -> None:
+        self._guests, self._requests = guests, requests
+        self._tried: dict[Selector, bool] = {}
+
+    def cautions(self, request: Request) -> Iterator[str]:
+        """The warnings about the rules of a request."""
+        rules = [("affinity", each.selector) for each in request.affinity]
+        rules += [("topology_spread", each.selector) for each in request.topology_spread]
+        for option, selector in dict.fromkeys(rules):
+            if self._selects_none(selector):
+                yield f"{option} selects no VM: {_text(selector)}{_hint(selector)}"
+
+    def _selects_none(self, selector: Selector) -> bool:
+        if selector not in self._tried:
+            self._tried[selector] = not (
+                any(selects_request(selector, each) for each in self._requests)
+                or any(selects(selector, each) for each in self._guests)
+            )
+        return self._tried[selector]
+
+
+def _text(selector: Selector) -> str:
+    parts = {"name": selector.name, "tags": ", ".join(sorted(selector.tags)), "pool": selector.pool}
+    return ", ".join(f"{key} {value!r}" for key, value in {**parts, "group": selector.group}.items() if value)
+
+
+def _hint(selector: Selector) -> str:
+    if selector.name is None or not _GLOB.search(selector.name):
+        return ""
+    return f"; name is a regular expression, in which any text is .*: {_GLOB.sub('.*', selector.name)}"

@@ -10,10 +10,20 @@ from dataclasses import replace
 
 from ...engine.planner.planner import in_words
 from ...engine.profiles import Profile
-from ...errors import ApiError, CollectionError, ConnectionFailed, Interrupted, InvalidRequest, PlanStale
+from ...errors import (
+    ApiError,
+    CollectionError,
+    ConnectionFailed,
+    Interrupted,
+    InvalidRequest,
+    NotTheSameGuest,
+    PlanStale,
+)
 from ...files import write_json
 from ...model import Identity
 from ...plans import Goals, Plan
+from ...proxmox.api.reader import Reader, in_parallel
+from ...proxmox.identity import prove
 from ...proxmox.moves.mover import Mover
 from ...proxmox.tasks import Poller, TaskFollower
 from ..access import Access
@@ -26,7 +36,6 @@ from .planning import Objection, Planning, no_objection
 from .premises import Premises, changes_since, rest_of
 from .results import Outcome
 from .sight import MOVED_BY_OTHERS, Look, Sight, View, as_it_is, at_work
-from .strangers import strangers
 
 ROUNDS = 20
 """How many plans in a row may fail to reduce the number of remaining moves."""
@@ -120,7 +129,7 @@ class PlanRun:
         plan = plan.about(premises.identities)
         rest = rest_of(plan, premises, sight.state)
         changed = changes_since(rest.plan, rest.premises, rest.state)
-        changed = changed or strangers(self._access.reader, rest.premises)
+        changed = changed or _strangers(self._access.reader, rest.premises)
         if changed:
             text = f"apply: the cluster is not as planned: {'; '.join(changed)}; make the plan again"
             raise PlanStale(text, changed=changed)
@@ -264,3 +273,19 @@ def numbered_after(last: int, plan: Plan) -> Plan:
     """The plan with its moves numbered from last + 1."""
     moves = (replace(e, id=e.id + last, after=tuple(number + last for number in e.after)) for e in plan.moves)
     return replace(plan, moves=tuple(moves))
+
+
+def _strangers(reader: Reader, premises: Premises) -> list[str]:
+    """Return which guests are not those that a plan assumes, as sentence parts. One request for each guest."""
+
+    def difference(vmid: int) -> str | None:
+        guest = premises.guests[vmid]
+        try:
+            prove(reader, guest.node, vmid, guest.identity)
+        except NotTheSameGuest as error:
+            return error.message
+        except ApiError as error:
+            return f"guest {vmid} ({guest.name}) cannot be read on {guest.node}: {error.message}"
+        return None
+
+    return [text for text in in_parallel(difference, premises.guests).values() if text is not None]

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The health of nodes, read once or until all of them are healthy."""
+"""What a rolling upgrade checks and sets around each node: the health of nodes, and the flags of Ceph."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ from collections.abc import Mapping
 
 from ..errors import ApiError, ConnectionFailed
 from ..proxmox.api.session import Session
+from ..proxmox.ceph import is_set, set_flag
 from ..proxmox.node_health import NodeHealth, read_health
+from .stopping import Stop
+
+PRESENT, ABSENT = "present", "absent"
+"""The states of a flag of Ceph."""
 
 PAUSE = 5.0
 """Seconds between two reads while the module waits."""
 
 
 def health_info(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The result of the module C(node_health_info).
+    """Return the health of nodes, read once, or until all of them are healthy or the time is over.
 
     Raises InvalidRequest, and what logging in and reading raise once the time is over.
     """
@@ -57,3 +62,18 @@ def _read(params: Mapping[str, t.Any]) -> list[NodeHealth]:
         return read_health(session, list(dict.fromkeys(params["name"])), params["accept"])
     finally:
         session.close()
+
+
+def ceph_flag(params: Mapping[str, t.Any], *, check_mode: bool) -> dict[str, t.Any]:
+    """Do what a ceph_flag task says, and return the module's result. Raises what logging in and the API raise."""
+    wanted = params["state"] == PRESENT
+    session = Session.connect(params)
+    session.before_write = Stop().check
+    try:
+        found = is_set(session, params["name"])
+        changed = found not in (None, wanted)
+        if changed and not check_mode:
+            set_flag(session, params["name"], wanted)
+    finally:
+        session.close()
+    return {"changed": changed, "ceph": found is not None}

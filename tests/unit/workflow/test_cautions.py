@@ -14,7 +14,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     Selector,
     SpreadConstraint,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.idle_selectors import IdleSelectors
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.cautions import IdleSelectors
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.rules import parse_rules
 
 GUESTS = [guest(100, "pve1", name="db-1", tags=frozenset({"db"}))]
