@@ -192,6 +192,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.guests impo
     NotCached,
     Variables,
     groups_of,
+    is_silent,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.host_names import host_names
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.untrusted import own, untrusted
@@ -302,6 +303,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             for guest in reader.guests()
             if guest["proxmox_type"] in self.get_option("types") and self._passes(early, guest)
         }
+        unnamed = [str(vmid) for vmid, each in wanted.items() if is_silent(each)]
+        if unnamed:
+            self._warn(f"the names of guests on offline nodes are not known: {_list_names(unnamed)}")
         sources: list[str] = self.get_option("addresses")
         configs = reader.configs(wanted.values()) if self.get_option("configs") or "static" in sources else {}
         agents = reader.agents(wanted.values()) if "agent" in sources else {}

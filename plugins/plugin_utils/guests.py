@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 import typing as t
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
     ApiError,
@@ -17,6 +18,9 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import MIB, OFF, Guest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.reader import Reader, in_parallel
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import Session
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.config_names import (
+    read_config_names,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.freshness import BEING_MADE
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.snapshot import read_settled
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import (
@@ -82,6 +86,7 @@ class GuestReader:
 
         Takes two requests (three if the cluster has no tasks), and one per node on which guests changed within the last
         30 seconds. A user without Sys.Audit does not see the tasks of others, so that every node with guests is read.
+        One or more further ones if Proxmox VE does not tell the names of guests on nodes that are offline.
         """
         if self.data["guests"] is None:
             self.data["guests"] = _read_guests(self._reading())
@@ -152,9 +157,17 @@ def groups_of(variables: Mapping[str, t.Any], groupings: Sequence[str], prefix: 
         yield from (f"{prefix}{grouping}_{value}" for value in values[grouping] if value)
 
 
+def is_silent(variables: Mapping[str, t.Any]) -> bool:
+    """Whether the name of a guest is not known, as its node does not answer."""
+    return variables["proxmox_name"] is None and variables["proxmox_status"] == "unknown"
+
+
 def _read_guests(reader: Reader) -> list[Variables]:
     # Guests that are being created are left out, so there is nothing to wait for.
     guests = read_settled(reader, patience=0).guests
+    silent = {guest.vmid for guest in guests if guest.name is None and guest.status == "unknown"}
+    names = read_config_names(reader, silent) if silent else {}
+    guests = tuple(replace(guest, name=names.get(guest.vmid, guest.name)) for guest in guests)
     shown = (guest for guest in guests if not guest.template and guest.lock not in BEING_MADE)
     return [_variables_of(guest) for guest in sorted(shown, key=lambda guest: guest.vmid)]
 

@@ -181,10 +181,24 @@ def test_host__is_reached_by_the_address_that_its_agent_reports_until_it_has_a_n
     assert hosts(inventory(**both))["web-1"]["proxmox_addresses"] == ["192.0.2.77"]
 
 
-
 def test_inventory__warns_of_shared_names(run: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     shown = " ".join(run().stderr.split())
     assert "get their VMID as a suffix: db-1" in shown
+
+
+@both_versions
+def test_guests_of_a_dead_node__keep_their_names(
+    inventory: Inventory, run: Callable[..., subprocess.CompletedProcess[str]], cluster: SimulatedCluster
+) -> None:
+    """After five minutes, Proxmox VE tells them in the lists of backup jobs alone."""
+    before = set(hosts(inventory()))
+    cluster.set_node("pve2", online=False)
+    cluster.advance(400)
+    assert set(hosts(inventory())) == before == {"web-1", "db-1_101", "db-1_102", "proxy"}
+    assert len(paths(cluster)) <= 4, "one more than otherwise"
+    cluster.fault(method="GET", path="/cluster/backup", status=403, message="Permission check failed (/, Sys.Audit)")
+    told = " ".join(run().stderr.split())
+    assert "names of guests on offline nodes are not known: 101, 102, 103" in told
 
 
 def test_inventory__leaves_out_what_no_filter_names(inventory: Inventory) -> None:

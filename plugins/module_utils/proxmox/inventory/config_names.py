@@ -39,4 +39,4 @@ def _read_included(reader: Reader, job: str) -> Iterable[Row] | None:
 
 
 def _names(rows: Iterable[Row] | None, key: str) -> dict[int, str]:
-    return {int(row[key]): str(row["name"]) for row in rows or () if row.get("type") == "qemu" and row.get("name")}
+    return {int(row[key]): str(row["name"]) for row in rows or () if row.get("name")}
