@@ -35,6 +35,7 @@ BACKUP = {"storage", "file", "vmid", "size", "notes", "config", "nodes", "ctime"
 MAPPING = {"id", "description", "map", "mdev", "live-migration-capable"}
 HA = {"groups", "resources", "rules"}
 VERSIONS = ("9.2", "8.4")
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the same in C, where PyYAML has it
 
 
 class DescriptionError(ValueError):
@@ -61,7 +62,7 @@ def _read(path: Path) -> Any:
     except OSError as error:
         raise DescriptionError(f"cannot read {path}: {error.strerror}") from None
     try:
-        return json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+        return json.loads(text) if path.suffix == ".json" else yaml.load(text, _LOADER)
     except (ValueError, yaml.YAMLError) as error:
         raise DescriptionError(f"{path}: {error}") from None
 

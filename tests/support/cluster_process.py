@@ -10,9 +10,10 @@ import gc
 from simulated_cluster import api, command_line
 from simulated_cluster.schema import Schema
 
+from . import quick_clusters
 from .versions import VERSIONS
 
-__all__ = ["command_line"]
+__all__ = ["command_line", "quick_clusters"]
 
 api.load()
 for version in VERSIONS:

@@ -1,18 +1,24 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Simulated clusters that are forked from a process which has loaded everything, as most of a start is loading."""
+"""Simulated clusters that are forked from a process which has loaded everything, as most of a start is loading.
+
+Those that keep no state of their own share one certificate.
+"""
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import context, forkserver, get_context
 from pathlib import Path
 
+from simulated_cluster.certificates import Certificates
 from simulated_cluster.client import SimulatedCluster
 
 
@@ -39,8 +45,10 @@ class ForkedCluster:
         return code
 
 
-def launch(arguments: list[str], output: Path) -> ForkedCluster:
+def launch(certificates: str, arguments: list[str], output: Path) -> ForkedCluster:
     """Run the command with `arguments`; what it prints goes to `output`."""
+    if "--state-dir" not in arguments:
+        arguments = [*arguments, "--state-dir", certificates]
     process = get_context("forkserver").Process(target=_run, args=(arguments, output))
     process.start()
     return ForkedCluster(process)
@@ -68,8 +76,11 @@ def forked_clusters() -> Iterator[None]:
             del os.environ["PYTHONPATH"]
         else:
             os.environ["PYTHONPATH"] = before
-    usual, SimulatedCluster.launcher = SimulatedCluster.launcher, staticmethod(launch)
-    try:
-        yield
-    finally:
-        SimulatedCluster.launcher = usual
+    usual = SimulatedCluster.launcher
+    with tempfile.TemporaryDirectory(prefix="simulated-cluster-certificates-") as folder:
+        Certificates(Path(folder), "127.0.0.1")
+        SimulatedCluster.launcher = staticmethod(functools.partial(launch, folder))
+        try:
+            yield
+        finally:
+            SimulatedCluster.launcher = usual
