@@ -47,7 +47,10 @@ def moves_table(moves: Mapping[str, t.Any], width: int | None = None, options_in
     if changed:
         lines += table([NODE, *(_node_row(name, node) for name, node in changed)], width)
     used = list(_used_rows(moves))
-    return lines + (table([USED, *used], width) if used else [])
+    lines += table([USED, *used], width) if used else []
+    for text in waits_of(moves):
+        lines += wrap(text, width, "    ")
+    return lines
 
 
 def plan_of(moves: t.Any) -> Mapping[str, t.Any]:
@@ -103,6 +106,11 @@ def used_of(moves: Mapping[str, t.Any]) -> list[tuple[str, Mapping[str, t.Any]]]
     """Return what nodes use, if they were balanced by that: the hottest first."""
     nodes: Mapping[str, t.Any] = (moves.get("usage") or {}).get("nodes") or {}
     return sorted(nodes.items(), key=lambda item: (-max(each["before"] for each in item[1].values()), item[0]))
+
+
+def waits_of(moves: Mapping[str, t.Any]) -> Sequence[str]:
+    """Return why nodes that used more than others are not relieved now."""
+    return (moves.get("usage") or {}).get("waits") or ()
 
 
 def _used_rows(moves: Mapping[str, t.Any]) -> Iterator[tuple[str, ...]]:

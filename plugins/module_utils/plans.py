@@ -280,6 +280,7 @@ class Plan:
         moves_lower_bound: a proved lower bound of the number of moves; None if no proof was requested or found.
         impossible: whether it is proved that no plan reaches the goals; None if no proof was requested.
         used: what nodes use, by name and resource, if they were balanced by that.
+        waits: why nodes that used more than others are not relieved now, although nothing is wrong.
         steps: how many steps the search took.
         exhausted: whether the search ended at its bound, so that a better plan may exist.
     """
@@ -293,6 +294,7 @@ class Plan:
     notes: tuple[str, ...] = ()
     nodes: Mapping[str, NodeCourse] = field(default_factory=dict)
     used: Mapping[str, Mapping[str, UsedLoad]] = field(default_factory=dict)
+    waits: tuple[str, ...] = ()
     optimal: bool | None = None
     moves_lower_bound: int | None = None
     impossible: bool | None = None

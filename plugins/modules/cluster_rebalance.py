@@ -182,10 +182,12 @@ usage:
       C(memory_pressure)), as fractions of the node. C(before), C(peak) and C(after) are the percentile before, at the
       peak of and after the moves of the plan. C(curve) is what was used before in each part of the window, the oldest
       first; null where it is not known.
+    - C(waits) has a sentence for each node that used more than others and is not relieved now, although nothing is wrong.
+      The difference has not lasted for O(balance.hold), or is over, or no move is worth its cost.
   returned: success, and on failure after the plan was made
   type: dict
   sample: {by: used, percentile: 95.0, window: 86400.0, nodes: {pve1: {cpu: {before: 0.91, peak: 0.91, after: 0.74,
-    curve: [0.89, 0.91]}}}}
+    curve: [0.89, 0.91]}}}, waits: []}
 stuck:
   description:
     - The guests that stay although a goal requires them to move, each with the reason (C(why)) and what would cure it

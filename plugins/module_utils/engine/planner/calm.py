@@ -29,7 +29,7 @@ from ...demand import (
 )
 from ...plans import LIVE, Balance, UsedLoad
 from .attempts import Placer
-from .board import Board
+from .board import NOWHERE, Board
 from .items import Item
 from .reach import ROUNDING
 from .writing import BYTES_PER_SECOND, SECONDS_PER_MOVE
@@ -161,11 +161,11 @@ class UsedLoads:
         """The percentile of a curve, as a fraction of the node."""
         return fraction_of(curve, resource, self.size[node], self._wanted.percentile)
 
-    def recently(self, node: int, resource: str) -> float:
-        """The mean load of a node during the time for which an imbalance must have lasted."""
-        curve = self.curves[node].get(resource, ())
+    def recently(self, node: int, resource: str) -> float | None:
+        """The mean load of a node during the time for which an imbalance must have lasted; None if it is not known."""
+        curve, size = self.curves[node].get(resource, ()), size_of(resource, self.size[node])
         value = mean(curve[self._usage.grid.latest(self._wanted.hold)])
-        return 0.0 if value is None else value / size_of(resource, self.size[node])
+        return None if value is None or not size else value / size
 
     def without(self, item: Item, source: int) -> float | None:
         """The load of a node after an item has left it; None if the use of the item is not known."""
@@ -254,12 +254,22 @@ class UsedLoads:
         return total
 
 
-def relieve(
-    board: Board, placer: Placer, wanted: Balance, usage: Usage
-) -> tuple[dict[str, dict[str, UsedLoad]], list[str]]:
-    """Move guests off nodes whose load stays high. Return the loads of the nodes by name and resource, and why nodes
-    stay far above others.
+class Relieved(t.NamedTuple):
+    """What came of it.
+
+    Attributes:
+        loads: the loads of the nodes by name and resource.
+        notes: what the user should change, as nodes in need stay far above others or are not known.
+        waits: why nothing more moves, as nodes that are not in need stay above others or the imbalance is new or over.
     """
+
+    loads: dict[str, dict[str, UsedLoad]]
+    notes: list[str]
+    waits: list[str]
+
+
+def relieve(board: Board, placer: Placer, wanted: Balance, usage: Usage) -> Relieved:
+    """Move guests off nodes whose load stays high."""
     loads = UsedLoads(board, wanted, usage)
     refused: set[tuple[int, int]] = set()
     moved: set[int] = set()
@@ -270,7 +280,8 @@ def relieve(
             moved.add(found.item.index)
         else:
             refused.add((found.item.index, found.target))
-    return _used_loads(board, loads), [*_unknown(board, usage), *_causes_of_imbalance(board, loads, wanted)]
+    notes, waits = _causes_of_imbalance(board, loads, wanted)
+    return Relieved(_used_loads(board, loads), [*_unknown(board, usage), *notes], waits)
 
 
 def _best(
@@ -291,7 +302,7 @@ def _best(
             for relief in _reliefs(board, loads, item, source, emptiest, refused)
             if relief.gain > ROUNDING
             and relief.gain >= wanted.margin * _price(item) * (EASED if relief.before.load > FULL else 1.0)
-            and _lasts(loads, wanted, relief)
+            and _lasts(loads, wanted, relief.source, relief.target, relief.before.resource)
         ]
         enough = [relief for relief in found if max(relief.left, relief.after) <= goal + ROUNDING]
         if enough:
@@ -329,10 +340,10 @@ def _price(item: Item) -> float:
     return (1.0 + seconds / LONG) * (1.0 if live else DOWNTIME)
 
 
-def _lasts(loads: UsedLoads, wanted: Balance, relief: Relief) -> bool:
-    """Whether the nodes have differed recently, too, and not only some time ago."""
-    resource = relief.before.resource
-    return loads.recently(relief.source, resource) > too_much(loads.recently(relief.target, resource), wanted)
+def _lasts(loads: UsedLoads, wanted: Balance, node: int, other: int, resource: str) -> bool:
+    """Whether two nodes have differed recently, too, and not only some time ago."""
+    now, there = loads.recently(node, resource), loads.recently(other, resource)
+    return now is not None and there is not None and now > too_much(there, wanted)
 
 
 # --- in words ---------------------------------------------------------------------------------------------------------
@@ -363,22 +374,27 @@ def _unknown(board: Board, usage: Usage) -> list[str]:
     return [f"what was used is not known of {told}, which takes no part ({cure})"] if names else []
 
 
-def _causes_of_imbalance(board: Board, loads: UsedLoads, wanted: Balance) -> list[str]:
-    """Return why nodes whose load has lasted stay above the others."""
-    if len(loads.curves) < 2:
-        return []
-    emptiest = min(loads.hosts, key=lambda node: (loads.of(node).load, node))
-    texts = []
+def _causes_of_imbalance(board: Board, loads: UsedLoads, wanted: Balance) -> tuple[list[str], list[str]]:
+    """Return why nodes stay above the others: those in need whose load has lasted, and all others."""
+    notes: list[str] = []
+    waits: list[str] = []
+    emptiest = min(loads.hosts, key=lambda node: (loads.of(node).load, node), default=NOWHERE)
     for node in sorted(loads.hosts, key=lambda node: (-loads.of(node).load, node)):
         peak = loads.of(node)
-        recently = loads.recently(node, peak.resource) - loads.recently(emptiest, peak.resource)
-        if peak.load > max(too_much(loads.of(emptiest).load, wanted), FULL) + ROUNDING and recently > wanted.threshold:
-            texts.append(
-                f"{board.nodes[node].name} stays at {peak.load:.0%} {NAMES.get(peak.resource, peak.resource)} and "
-                f"{board.nodes[emptiest].name} at {loads.of(emptiest).load:.0%}, as no move that is worth its cost and "
-                "allowed helps (cure: lower the margin, or let more of its guests move)"
-            )
-    return texts
+        if node == emptiest or peak.load <= too_much(loads.of(emptiest).load, wanted) + ROUNDING:
+            continue
+        name, other = board.nodes[node].name, board.nodes[emptiest].name
+        what = NAMES.get(peak.resource, peak.resource)
+        told = f"{name} stays at {peak.load:.0%} {what} and {other} at {loads.of(emptiest).load:.0%}"
+        if not _lasts(loads, wanted, node, emptiest, peak.resource):
+            recent = (loads.recently(each, peak.resource) for each in (node, emptiest))
+            now, there = ("unknown" if load is None else f"{load:.0%}" for load in recent)
+            waits.append(f"{told}, but not in the last {in_hours(wanted.hold)} (hold): {now} and {there}")
+            continue
+        cause = f"{told}, as no move that is worth its cost and allowed helps"
+        cure = "cure: lower the margin, or let more of its guests move"
+        (notes if peak.load > FULL else waits).append(f"{cause} ({cure})")
+    return notes, waits
 
 
 def _used_loads(board: Board, loads: UsedLoads) -> dict[str, dict[str, UsedLoad]]:

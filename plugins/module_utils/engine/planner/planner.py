@@ -124,8 +124,9 @@ class _Planner:
         for vmid in goals.resting & board.item_of.keys():
             board.hold(board.item_of[vmid])
         used: Mapping[str, Mapping[str, UsedLoad]] = {}
+        waits: Sequence[str] = ()
         if goals.balance is not None and goals.usage is not None:
-            used, notes = relieve(board, self.placer, goals.balance, goals.usage)
+            used, notes, waits = relieve(board, self.placer, goals.balance, goals.usage)
             self.notes.extend(notes)
         elif goals.balance is not None:
             balance(board, self.placer, goals.balance)
@@ -147,6 +148,7 @@ class _Planner:
             notes=tuple(self.notes),
             nodes=courses(board, legs, self._before),
             used=used,
+            waits=tuple(waits),
             steps=self.placer.steps,
             exhausted=self.placer.exhausted,
         )

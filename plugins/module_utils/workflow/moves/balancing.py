@@ -160,4 +160,10 @@ def usage_of(plan: Plan, wanted: Balance | None) -> dict[str, t.Any]:
         }
         for name, loads in plan.used.items()
     }
-    return {"by": wanted.by, "percentile": wanted.percentile, "window": wanted.window, "nodes": nodes}
+    return {
+        "by": wanted.by,
+        "percentile": wanted.percentile,
+        "window": wanted.window,
+        "nodes": nodes,
+        "waits": list(plan.waits),
+    }

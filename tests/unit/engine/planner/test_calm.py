@@ -201,6 +201,40 @@ def test_full_node_that_no_move_helps__is_told() -> None:
     assert "a stays at 102% CPU and b at 2%" in plan.notes[0]
 
 
+@pytest.mark.parametrize(
+    ("shape", "told"),
+    [
+        (
+            lambda slot: 0.9 if 10 <= slot < 20 else 0.1,
+            "a stays at 92% CPU and b at 2%, but not in the last 1 h (hold): 12% and 2%",
+        ),
+        (lambda slot: 0.9 if slot > SLOTS - 5 else 0.1, ""),
+    ],
+)
+def test_load_that_is_over__is_told_as_the_cause_of_no_move(shape: Shape, told: str) -> None:
+    plan = planned({"a": [(101, shape), (102, shape)], "b": []})
+
+    assert (plan.waits, bool(plan.moves), plan.feasible) == ((told,) if told else (), not told, True)
+
+
+def test_last_hour_that_is_not_known__is_not_idle() -> None:
+    def without_the_last_hour(usage: Usage) -> Usage:
+        nodes = {name: {CPU: (*each[CPU][:-2], None, None)} for name, each in usage.nodes.items()}
+        return replace(usage, nodes={**usage.nodes, "b": nodes["b"]})
+
+    plan = planned({"a": [(101, 0.9), (102, 0.9)], "b": []}, change=without_the_last_hour)
+
+    assert plan.moves == ()
+    assert plan.waits == ("a stays at 92% CPU and b at 2%, but not in the last 1 h (hold): 92% and unknown",)
+
+
+def test_small_difference_that_no_move_is_worth__is_no_fault() -> None:
+    plan = planned({"a": [(101, 0.65), (102, 0.65)], "b": [(201, 0.4)]}, replace(CALM, margin=0.5))
+
+    assert (plan.moves, plan.feasible) == ((), True)
+    assert "a stays at 67% CPU and b at 22%, as no move that is worth its cost" in plan.waits[0]
+
+
 def test_pressure__is_attributed_to_those_that_use_the_resource() -> None:
     def pressed(usage: Usage) -> Usage:
         nodes = {
