@@ -277,6 +277,19 @@ options:
       min_available:
         description: Minimum number of VMs to place, the same for all VMs of the group. Without it, all must be placed.
         type: int
+  demand:
+    description:
+      - What the VM will usually use, if it is not what is configured. Only the plugins UsedLimit and Utilization use
+        it.
+      - Without it, running VMs with a similar name in the same pool tell it, or others of that pool.
+    type: dict
+    suboptions:
+      cpu:
+        description: Number of vCPUs, such as V(0.5).
+        type: float
+      memory:
+        description: MiB.
+        type: int
   priority:
     description:
       - VMs with a higher priority are placed first. VMs with the same priority are placed by size, the largest

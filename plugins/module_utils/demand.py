@@ -17,14 +17,19 @@ from dataclasses import dataclass, field
 ALLOCATED, USED, PRESSURE = "allocated", "used", "pressure"
 """What nodes are balanced by."""
 
-MEASURED, STATED = "measured", "stated"
-"""Where a demand is known from: the statistics of Proxmox VE, or what the user states."""
+CONFIGURED, MEASURED, LIKE, STATED = "configured", "measured", "like", "stated"
+"""Where a demand is known from: the size of the guest, the statistics of Proxmox VE, those of guests like it, or what
+the user states.
+"""
 
 CPU, MEMORY, IO = "cpu", "memory", "io"
 CPU_PRESSURE, IO_PRESSURE, MEMORY_PRESSURE = "cpu pressure", "io pressure", "memory pressure"
 
 PRESSURE_OF = {CPU_PRESSURE: CPU, IO_PRESSURE: IO, MEMORY_PRESSURE: MEMORY}
 """The resource whose users cause a pressure."""
+
+USUAL = 95.0
+"""The percentile that counts where one number stands for a curve."""
 
 LONGEST_GAP = 2
 """So many slots without a value may be a gap in the statistics of a guest that was there."""
@@ -88,6 +93,11 @@ class Demand:
 
     source: str
     curve: Curve
+
+    @property
+    def usual(self) -> float:
+        """What it is not above during 95 % of the time; 0 if nothing is known."""
+        return percentile(self.curve, USUAL) or 0.0
 
     @property
     def lasting(self) -> Curve:

@@ -12,6 +12,8 @@ import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from .demand import CONFIGURED, CPU, MEMORY, Demand
+
 MIB = 1024**2
 GIB = 1024**3
 
@@ -65,7 +67,8 @@ class Node:
     are None if they were not read. has tells whether the node has what options of requests name, by (kind, name); what
     is not known is missing. pressure is the share of time (0..1) in which tasks on the node waited for CPU,
     memory or disk, whichever is the worst; None if it was not read, or if Proxmox does not report it. processor is what
-    its CPUs are; None if that was not read.
+    its CPUs are; None if that was not read. demand is what it uses besides the guests of which Guest.demand is known,
+    by resource; empty if it was not read.
     """
 
     name: str
@@ -89,6 +92,7 @@ class Node:
     has: Mapping[tuple[str, str], bool] = field(default_factory=dict)
     pressure: float | None = None
     processor: Processor | None = None
+    demand: Mapping[str, Demand] = field(default_factory=dict)
 
     @property
     def is_open(self) -> bool:
@@ -130,7 +134,8 @@ class Guest:
     bytes that this guest will take and that the storage does not yet count as used; devices are those on its node, as
     (driver, device id), that it will hold and that Device.in_use does not count yet. constraints are known only for VMs
     that a run requests or has decided. ha_state is the state of the guest in the HA manager, empty if it does not
-    manage the guest. demands are known only for guests whose config was read.
+    manage the guest. demands are known only for guests whose config was read. demand is what it uses, by resource, as
+    far as that was read.
     """
 
     vmid: int
@@ -150,6 +155,7 @@ class Guest:
     storage_pending: Mapping[tuple[str, str], int] = field(default_factory=dict)
     devices: tuple[tuple[str, str], ...] = ()
     demands: Demands = NO_DEMANDS
+    demand: Mapping[str, Demand] = field(default_factory=dict)
 
     @property
     def running(self) -> bool:
@@ -507,7 +513,7 @@ class Request:
     mapping of a directory, PCI or USB device, a snippet, a storage. context holds the keys of the upstream scheduler.
     options are the Proxmox options by their API names: the engine passes them on and looks neither into them nor into
     archive; addresses are those of the options that were chosen from address pools, as text. created is the time of the
-    request, in seconds.
+    request, in seconds. demand is what the VM will use, by resource; where it is missing, as much as is configured.
     """
 
     name: str
@@ -546,6 +552,7 @@ class Request:
     addresses: Mapping[str, str] = field(default_factory=dict)
     existing: bool = False
     per_node: bool = False
+    demand: Mapping[str, Demand] = field(default_factory=dict)
 
     @property
     def constraints(self) -> Constraints:
@@ -560,6 +567,12 @@ class Request:
             gang=self.gang,
         )
         return NO_CONSTRAINTS if found == NO_CONSTRAINTS else found
+
+
+def demand_of(guest: Guest | Request, resource: str) -> Demand:
+    """What a guest or a new VM uses of CPU or memory: as far as it is known, else as much as is configured."""
+    configured = {CPU: guest.cores, MEMORY: guest.memory}
+    return guest.demand.get(resource) or Demand(CONFIGURED, (float(configured[resource]),))
 
 
 # --- what is decided --------------------------------------------------------------------------------------------------

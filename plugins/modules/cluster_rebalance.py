@@ -70,7 +70,7 @@ options:
         choices: [allocated, used, pressure]
         default: allocated
       threshold:
-        description: As O(threshold).
+        description: As O(threshold). Defaults to V(0.1) for V(used).
         type: float
       margin:
         description:
@@ -182,8 +182,8 @@ usage:
       C(memory_pressure)), as fractions of the node. C(before), C(peak) and C(after) are the percentile before, at the
       peak of and after the moves of the plan. C(curve) is what was used before in each part of the window, the oldest
       first; null where it is not known.
-    - C(waits) has a sentence for each node that used more than others and is not relieved now, although nothing is wrong.
-      The difference has not lasted for O(balance.hold), or is over, or no move is worth its cost.
+    - C(waits) has a sentence for each node that used more than others and is not relieved now, although nothing is
+      wrong. The difference has not lasted for O(balance.hold), or is over, or no move is worth its cost.
   returned: success, and on failure after the plan was made
   type: dict
   sample: {by: used, percentile: 95.0, window: 86400.0, nodes: {pve1: {cpu: {before: 0.91, peak: 0.91, after: 0.74,

@@ -351,6 +351,7 @@ def assumed_guest(decision: Decision) -> Guest:
         tags=request.tags,
         pool=request.pool,
         constraints=request.constraints,
+        demand=request.demand,
         storage_pending=decision.storage_bytes,
         devices=tuple((a.driver, a.device) for a in decision.devices),
     )

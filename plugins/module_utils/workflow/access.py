@@ -12,12 +12,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
+from ..demand import CPU, MEMORY
 from ..engine.devices.hardware import OPTIONS
 from ..engine.framework.interface import Subject
 from ..engine.plugins.nodes import COMMON_CPU_TYPES
 from ..engine.profiles import Profile
 from ..engine.standing_rules import StandingRules
 from ..engine.texts import whole_number
+from ..engine.usual import guests_like
 from ..errors import ConnectionFailed, InvalidRequest, PermissionDenied
 from ..model import Guest, Node, Request, Snapshot
 from ..proxmox.api.failures import UNREADABLE, NotRecorded
@@ -254,6 +256,7 @@ class Access:
             volumes=_named_volumes(requests) if Subject.VOLUMES in subjects else frozenset(),
             new_bytes=_new_bytes(requests, many=many) if Subject.VOLUMES in subjects else 0,
             devices=devices,
+            demand=_guests_alike(requests, snapshot) if Subject.DEMAND in subjects and requests else None,
         )
         return completed(self.reader, snapshot, needs)
 
@@ -323,6 +326,12 @@ def needs_root(options: Mapping[str, t.Any]) -> str | None:
                     f"its password only; use a resource mapping (mapping=...) or devices instead"
                 )
     return None
+
+
+def _guests_alike(requests: Iterable[Request], snapshot: Snapshot) -> frozenset[int]:
+    """The guests that tell what new VMs will use of which the user does not say it."""
+    due = (request for request in requests if not {CPU, MEMORY} <= request.demand.keys())
+    return frozenset(guest.vmid for request in due for guest in guests_like(request, snapshot.guests) if guest.vmid > 0)
 
 
 def _names_cpu(request: Request) -> bool:

@@ -13,8 +13,10 @@ from dataclasses import asdict, dataclass, replace
 
 from ..demand import CPU, MEMORY, Usage
 from ..engine.advice import Size, filling, right_sizes
+from ..engine.framework.interface import Subject
 from ..engine.how_many import MOST, CapacityReport, how_many
 from ..engine.profiles import Profile
+from ..engine.usual import with_demand
 from ..errors import InvalidRequest
 from ..model import Snapshot
 from ..proxmox.api.reader import Reader
@@ -89,6 +91,8 @@ class Shapes:
         whole = replace(whole, volumes={**whole.volumes, **volumes})
         state = cluster_state(with_moves(whole, counted.under_way), counted.stand_ins)
         requests = [access.standing.on_request(request, whole.nodes) for request in resolved]
+        if Subject.DEMAND in subjects:
+            requests = [with_demand(request, state) for request in requests]
         return how_many(state, self.profiles, requests, default_profile=self.default_profile, most=most)
 
 

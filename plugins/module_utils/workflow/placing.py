@@ -18,9 +18,11 @@ from functools import cached_property
 
 from ..engine.batch import place_batch
 from ..engine.cache import ClusterState
+from ..engine.framework.interface import Subject
 from ..engine.framework.status import Category
 from ..engine.profiles import Profile
 from ..engine.scheduling_cycle import Scheduler
+from ..engine.usual import with_demand
 from ..engine.verdicts import Outcome
 from ..errors import CollectionError
 from ..model import Decision, Request, Snapshot
@@ -316,6 +318,8 @@ class Placer:
         for job in jobs:
             try:
                 request = self._access.standing.on_request(self._resolve(job.entry, state), state.snapshot.nodes)
+                if Subject.DEMAND in self._subjects:
+                    request = with_demand(request, state)
                 inherited = self.base_of(request, job.entry)
                 if self.addresses is not None:
                     request = self.addresses.assign(job.entry, request, inherited)

@@ -50,6 +50,7 @@ class Subject(enum.Enum):
     VOLUMES = "volumes"
     PRESSURE = "pressure"
     HA_RULES = "ha rules"
+    DEMAND = "demand"
 
 
 class Plugin(abc.ABC):

@@ -302,7 +302,7 @@ class Board:
         if guest is None:
             guest = Guest(part.vmid, request.name, info.name, status="assumed", cores=request.cores,
                           memory=request.memory, tags=request.tags, pool=request.pool,
-                          constraints=request.constraints)  # fmt: skip
+                          constraints=request.constraints, demand=request.demand)  # fmt: skip
         self.state.restore(replace(guest, node=info.name, storage_pending=pending, devices=devices))
 
     def _scattered_home(self, part: Part, node: int) -> bool:

@@ -210,6 +210,7 @@ def guest_part(guest: Guest, mobility: Mobility, policy: Policy, rules: Iterable
         cpu_type=guest.demands.cpu_type,
         cpu_flags=guest.demands.cpu_flags,
         devices=guest.demands.devices,
+        demand=guest.demand,
         existing=True,
     )
     return Part(guest.vmid, request, guest, mobility, cores, memory)

@@ -31,7 +31,7 @@ from .queueing import Delay, PrioritySort, SchedulingGates
 from .random import Random
 from .storages import StorageBalance, TemplateLocality, VolumeBinding
 from .topology_spread import TopologySpread
-from .utilization import NodeResource, Utilization
+from .utilization import NodeResource, UsedLimit, Utilization
 from .vm_affinity import VMAffinity
 from .vmids import Range, Regex
 from .what_if import WhatIf
@@ -53,6 +53,7 @@ BUILTIN: tuple[type[Plugin], ...] = (
     CPUOvercommit,
     MemoryOvercommit,
     GuestLimit,
+    UsedLimit,
     VMAffinity,
     TopologySpread,
     TemplateLocality,

@@ -1,16 +1,21 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The scores by the measured use of nodes."""
+"""What goes by the measured use of nodes: two scores and a filter."""
 
 from __future__ import annotations
 
 import typing as t
 from collections.abc import Mapping, Sequence
 
-from ...model import Request
+from ...demand import CPU, MEMORY
+from ...model import Request, demand_of
 from ..cache import NodeInfo
-from ..framework.interface import CycleState, Event, ScorePlugin, Setting, Subject
+from ..framework.interface import CycleState, Event, FilterPlugin, ScorePlugin, Setting, Subject
+from ..framework.status import Category, Status, unschedulable
+from ..usual import usual_load
+
+NAMES = {CPU: "CPU", MEMORY: "memory"}
 
 
 class Utilization(ScorePlugin):
@@ -22,6 +27,11 @@ class Utilization(ScorePlugin):
     API request per node and requires Sys.Audit there. A node that does not report it, as before Proxmox VE 9, is scored
     by CPU and memory only. Decided VMs that the measured use cannot include yet count with their full size, so that one
     run does not place all VMs on the same idle node.
+
+    With C(history), the use is that of the last day instead of the moment: what a node is not above during 95 % of it,
+    or its last hour if that is more. Decided VMs count with what they will use: as their option C(demand) states, else
+    by the use of up to five running VMs like them (in the same pool, with the same name but for digits; else in the
+    same pool), else with their full size. This costs one API request per node and one per such VM.
     """
 
     name = "Utilization"
@@ -34,27 +44,70 @@ class Utilization(ScorePlugin):
         "pressure_weight": Setting(
             "float", 1.0, "weight of pressure within this score; with 0 it is not read", minimum=0
         ),
+        "history": Setting("bool", False, "score by the use of the last day instead of the moment"),
     }
 
     def __init__(self, config: Mapping[str, t.Any]) -> None:
         super().__init__(config)
         self.reads = frozenset({Subject.PRESSURE} if config["pressure_weight"] else ())
+        self.reads |= frozenset({Subject.DEMAND} if config["history"] else ())
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         host = node.node
-        decided = [guest for guest in node.guests if guest.status == "assumed"]
         parts = [
-            (self.config["cpu_weight"], host.cpu_used + _part(sum(guest.cores for guest in decided), host.cores)),
-            (
-                self.config["memory_weight"],
-                _part(host.memory_used + sum(guest.memory for guest in decided), host.memory),
-            ),
+            (self.config["cpu_weight"], _part(self._used(node, CPU), host.cores)),
+            (self.config["memory_weight"], _part(self._used(node, MEMORY), host.memory)),
         ]
         if host.pressure is not None:
             parts.append((self.config["pressure_weight"], host.pressure))
         total = sum(weight for weight, _used in parts)
         used = sum(weight * min(used, 1.0) for weight, used in parts) / total if total else 0.0
         return 100.0 * (1.0 - used)
+
+    def _used(self, node: NodeInfo, resource: str) -> float:
+        usual = usual_load(node, resource) if self.config["history"] else None
+        if usual is not None:
+            return usual
+        host = node.node
+        now = host.cpu_used * host.cores if resource == CPU else host.memory_used
+        return now + sum(demand_of(guest, resource).usual for guest in node.guests if guest.status == "assumed")
+
+
+class UsedLimit(FilterPlugin):
+    """Rejects a node that would use more than C(most) of its CPU or memory with the VM: by what the node is not above
+    during 95 % of the last day, or in its last hour if that is more. Off by default.
+
+    The limits of what may be allocated hold all the same; this one is for nodes whose CPU or memory is overcommitted.
+    The VM counts with what it will use: a guest that is moved as measured, a new VM as its option C(demand) states,
+    else by the use of up to five running VMs like it (in the same pool, with the same name but for digits; else in the
+    same pool), else with its full size. Guests that a plan moves are counted where they would be. No guest has to leave
+    a node because of this rule; C(balance) with C(by: used) relieves nodes. A node or resource of which nothing is
+    known is not rejected.
+
+    Costs one API request per node, one per VM that is like a new one, and for plans that move guests one per running
+    guest that may move. They require C(Sys.Audit) on the nodes and C(VM.Audit) on the guests.
+    """
+
+    name = "UsedLimit"
+    enabled = False
+    category = Category.PLACEMENT
+    reads = frozenset({Subject.DEMAND})
+    settings = {"most": Setting("float", 0.85, "fraction of a node's CPU and memory that may be used", minimum=0)}
+
+    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
+        most = self.config["most"]
+        for resource, size in ((CPU, node.node.cores), (MEMORY, node.node.memory)):
+            used = usual_load(node, resource)
+            if used is None or not size:
+                continue
+            demand = demand_of(request, resource)
+            with_it = (used + demand.usual) / size
+            if demand.usual and with_it > most:
+                return unschedulable(
+                    f"would use more than {most:.0%} of its {NAMES[resource]}",
+                    f"{with_it:.0%} with the VM, which counts as {demand.source}",
+                )
+        return None
 
 
 def _part(used: float, capacity: float) -> float:

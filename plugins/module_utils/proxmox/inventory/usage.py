@@ -12,8 +12,9 @@ What the releases tell of a node and a guest:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from ...demand import (
     CPU,
@@ -23,14 +24,17 @@ from ...demand import (
     MEASURED,
     MEMORY,
     MEMORY_PRESSURE,
+    USUAL,
     Curve,
     Demand,
     Grid,
     bridged,
     is_known,
+    mean,
+    percentile,
 )
 from ...engine.texts import whole_number
-from ...model import Guest
+from ...model import Guest, Snapshot, demand_of
 from ..api.failures import UNREADABLE
 from ..api.reader import Reader, in_parallel
 from .rows import Row, read_rows
@@ -98,6 +102,44 @@ def read_demands(
         }
         for vmid, rows in in_parallel(read, by_vmid).items()
     }
+
+
+def with_demand_of(reader: Reader, snapshot: Snapshot, vmids: Collection[int]) -> Snapshot:
+    """Return a snapshot with what these guests usually use, as far as they run, and with what the nodes use besides: by
+    the last day, one request for each node that is online and each guest.
+    """
+    timeframe = timeframe_for(DAY, reader)
+    grid = grid_for(DAY, timeframe, reader.server_time() or time.time())
+    running = [guest for guest in snapshot.guests if guest.vmid in vmids and guest.running]
+    curves = read_node_curves(reader, [node.name for node in snapshot.nodes if node.online], timeframe, grid)
+    measured = {
+        vmid: {
+            resource: Demand(MEASURED, (demands[resource].usual,)) for resource in (CPU, MEMORY) if resource in demands
+        }
+        for vmid, demands in read_demands(reader, running, timeframe, grid).items()
+    }
+    guests = tuple(
+        replace(guest, demand=measured[guest.vmid]) if measured.get(guest.vmid) else guest for guest in snapshot.guests
+    )
+    nodes = tuple(
+        replace(node, demand=_rest(curves.get(node.name, {}), [g for g in guests if g.node == node.name], grid))
+        for node in snapshot.nodes
+    )
+    return replace(snapshot, nodes=nodes, guests=guests)
+
+
+def _rest(curves: Mapping[str, Curve], guests: Iterable[Guest], grid: Grid) -> dict[str, Demand]:
+    """What a node uses besides the guests whose demand is known. The last hour counts if it is more than usual: the day
+    does not show guests that have just come.
+    """
+    found = dict[str, Demand]()
+    for resource in (CPU, MEMORY):
+        curve = curves.get(resource, ())
+        usual, now = percentile(curve, USUAL), mean(curve[grid.latest(HOUR)])
+        if usual is not None:
+            known = sum(demand_of(guest, resource).usual for guest in guests if guest.demand)
+            found[resource] = Demand(MEASURED, (max(usual, now or 0.0) - known,))
+    return found
 
 
 def _is_modern(reader: Reader) -> bool:

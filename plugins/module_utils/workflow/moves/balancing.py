@@ -20,7 +20,7 @@ from ..options.common import Spec
 
 DEFAULTS: Mapping[str, Mapping[str, float]] = {
     ALLOCATED: {},
-    USED: {"margin": 0.05, "above": 0.5},
+    USED: {"threshold": 0.1, "margin": 0.05, "above": 0.5},
     PRESSURE: {"margin": 0.05, "above": 0.1},
 }
 """What differs from the defaults of Balance, by what nodes are balanced by."""

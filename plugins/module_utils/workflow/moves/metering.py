@@ -8,12 +8,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from ...demand import CPU, MEMORY, STATED, Curve, Curves, Demand, Grid, Stated, Usage, as_placed
 from ...engine.cache import ClusterState
 from ...engine.planner.calm import nodes_to_relieve
-from ...model import Guest, Node
-from ...plans import Balance
+from ...model import Guest, Node, Snapshot
+from ...plans import Balance, Goals
 from ...proxmox.api.reader import Reader
 from ...proxmox.inventory.usage import (
     Timeframe,
@@ -21,6 +22,7 @@ from ...proxmox.inventory.usage import (
     read_demands,
     read_node_curves,
     timeframe_for,
+    with_demand_of,
 )
 from ...proxmox.moves.recent import departures
 
@@ -35,6 +37,27 @@ class Metering:
         self._names: Counter[str | None] = Counter()
         self._nodes: dict[str, Curves] = {}
         self._guests: dict[int, Mapping[str, Demand]] = {}
+        self._usual: Snapshot | None = None
+
+    def with_demand(self, state: ClusterState, goals: Goals) -> ClusterState:
+        """Return the cluster with what nodes, and the guests that may have to move, usually use. Read once in a run:
+        one request for each node that is online, and one for each of these guests.
+        """
+        drained_only = goals == Goals(drain=goals.drain, stays=goals.stays, prefer=goals.prefer)
+        due = (guest for guest in state if guest.running and guest.vmid > 0)
+        vmids = frozenset(guest.vmid for guest in due if not drained_only or guest.node in goals.drain)
+        if self._usual is None:
+            snapshot = replace(state.snapshot, guests=tuple(state))
+            self._usual = with_demand_of(self._reader, snapshot, vmids)
+        nodes = {node.name: node.demand for node in self._usual.nodes}
+        guests = {guest.vmid: guest.demand for guest in self._usual.guests}
+        return ClusterState(
+            replace(
+                state.snapshot,
+                nodes=tuple(replace(node, demand=nodes.get(node.name, {})) for node in state.snapshot.nodes),
+                guests=tuple(replace(guest, demand=guests.get(guest.vmid, {})) for guest in state),
+            )
+        )
 
     def usage(self, state: ClusterState, wanted: Balance) -> Usage:
         """Return what nodes used, and what the guests use that may have to leave their node.

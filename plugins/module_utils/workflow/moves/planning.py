@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from ...demand import ALLOCATED
 from ...engine.cache import ClusterState
+from ...engine.framework.interface import Subject
 from ...engine.planner.planner import make_plan
 from ...engine.profiles import Profile
 from ...model import Identity
@@ -19,7 +20,7 @@ from ...proxmox.moves.mobility import read_mobility
 from ...proxmox.moves.mobility_ha import Surroundings
 from ...proxmox.moves.mobility_rules import presumed, stuck
 from ...proxmox.moves.recent import recently_moved
-from ..access import Access
+from ..access import Access, subjects_of
 from .ha_cautions import balanced_by_ha
 from .metering import Metering
 from .move_options import MoveOptions
@@ -64,6 +65,7 @@ class Planning:
         """objection says why a guest is not the one that the goals are about, and the cure."""
         self._access = access
         self._profiles = profiles
+        self._subjects = subjects_of(profiles.values())
         self._default = default_profile
         self._options = options
         self._objection = objection
@@ -84,6 +86,8 @@ class Planning:
         moved are the moves of this run so far. prove: whether a solver checks the plan.
         """
         state, goals = sight.state, sight.goals
+        if Subject.DEMAND in self._subjects:
+            state = self._metering.with_demand(state, goals)
         if goals.balance is not None and goals.balance.by != ALLOCATED:
             usage = self._metering.usage(state, goals.balance)
             goals = replace(goals, usage=usage, resting=goals.resting | balanced_by_ha(self._access.reader, state))

@@ -11,6 +11,7 @@ import re
 import typing as t
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+from ...demand import CPU, MEMORY, STATED, Demand
 from ...engine.patterns.names import checked_pattern, name_pattern
 from ...engine.standing_rules import StandingRule, StandingRules
 from ...engine.texts import hint, known
@@ -26,7 +27,7 @@ from ...model import (
     Taint,
     Toleration,
 )
-from ...proxmox.options.values import Fields, invalid, listed, text_of, whole_of
+from ...proxmox.options.values import MOST, Fields, invalid, listed, number, text_of, whole_of
 from .ha_options import HA, read_ha
 
 Spec = dict[str, dict[str, t.Any]]
@@ -76,6 +77,7 @@ TOLERATION: Spec = {
     "value": {"type": "str"},
     "effect": {"type": "str", "choices": list(EFFECTS)},
 }
+DEMAND: Spec = {"cpu": {"type": "float"}, "memory": {"type": "int"}}
 GROUP: Spec = {"name": {"type": "str", "required": True}, "min_available": {"type": "int"}}
 
 
@@ -95,6 +97,7 @@ def rules_argument_spec() -> Spec:
         "tolerations": _list_of(TOLERATION),
         "ha": {"type": "dict", "options": HA},
         "group": {"type": "dict", "options": GROUP},
+        "demand": {"type": "dict", "options": DEMAND},
         "priority": {"type": "str"},
         "scheduling_gates": {"type": "list", "elements": "str"},
         "profile": {"type": "str"},
@@ -129,6 +132,8 @@ def parse_rules(
     if (found := given("group")) is not None:
         body = Fields(*found, GROUP)
         fields["gang"] = GangRef(body.needed("name"), body.whole("min_available", 1, default=0))
+    if (found := given("demand")) is not None:
+        fields["demand"] = _demand(Fields(*found, DEMAND))
     if (found := given("priority")) is not None:
         fields["priority"] = _priority(*found, priority_classes or {})
     if (found := given("scheduling_gates")) is not None:
@@ -136,6 +141,16 @@ def parse_rules(
     if (found := given("profile")) is not None:
         fields["profile"] = text_of(*found)
     return fields
+
+
+def _demand(body: Fields) -> dict[str, Demand]:
+    """What the user states that a VM will use."""
+    found = {}
+    for key, unit in ((CPU, 1), (MEMORY, MIB)):
+        if key in body:
+            amount = float(number(body.path(key), body.body[key], 0, MOST))
+            found[key] = Demand(STATED, (amount * unit,))
+    return found
 
 
 def parse_priority_classes(classes: t.Any) -> dict[str, int]:

@@ -1,0 +1,64 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What nodes use with the guests that the run has decided or moved, and what a new VM will use. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from ..demand import CPU, LIKE, MEMORY, Demand
+from ..model import Guest, Request, demand_of
+from .cache import NodeInfo
+
+MOST_ALIKE = 5
+"""Of the guests like a new VM, so many are read at most."""
+
+
+def usual_load(node: NodeInfo, resource: str) -> float | None:
+    """Return how much of a resource the node uses: what was read of it, and the guests that this does not include.
+    None if it was not read.
+    """
+    rest = node.node.demand.get(resource)
+    if rest is None:
+        return None
+    counted = (guest for guest in node.guests if guest.demand or guest.status == "assumed")
+    return rest.usual + sum(demand_of(guest, resource).usual for guest in counted)
+
+
+def guests_like(request: Request, guests: Iterable[Guest]) -> list[Guest]:
+    """Return running guests that are likely to use as much as a new VM will: those in its pool with its name but for
+    digits, else those in its pool. Guests of other pools belong to others, who could give them any name.
+    """
+    own = [guest for guest in guests if guest.running and guest.pool == request.pool and guest.kind == "qemu"]
+    own.sort(key=lambda guest: guest.vmid)
+    named = [guest for guest in own if _stem(guest.name) == _stem(request.name)]
+    return (named or (own if request.pool else []))[:MOST_ALIKE]
+
+
+def with_demand(request: Request, guests: Iterable[Guest]) -> Request:
+    """Return a new VM with what it will use: as the user states, else by the use of guests like it, as far as that is
+    known: the mean part of their size.
+    """
+    alike = guests_like(request, guests)
+    found = {resource: demand for resource in (CPU, MEMORY) if (demand := _expected(request, resource, alike))}
+    return replace(request, demand={**found, **request.demand}) if found else request
+
+
+def _expected(request: Request, resource: str, alike: Iterable[Guest]) -> Demand | None:
+    parts = list(_parts(resource, alike))
+    size = request.cores if resource == CPU else request.memory
+    return Demand(LIKE, (size * sum(parts) / len(parts),)) if parts else None
+
+
+def _parts(resource: str, guests: Iterable[Guest]) -> Iterator[float]:
+    for guest in guests:
+        size = guest.cores if resource == CPU else guest.memory
+        if resource in guest.demand and size:
+            yield min(guest.demand[resource].usual / size, 1.0)
+
+
+def _stem(name: str | None) -> str:
+    return re.sub(r"\d+", "0", name or "")
