@@ -65,7 +65,7 @@ def test_new_vm__counts_with_what_its_like_use(cluster: SimulatedCluster, contro
     # web-7 counts as 2.7 cores, and fits beside db-1 only; job-7 as little as job-1.
     assert not result.get("failed"), result["msg"]
     assert [vm["node"] for vm in result["vms"]] == ["pve3", "pve1"]
-    assert {name for name in read(cluster)} == {"101", "102", "201", "pve1", "pve2", "pve3"}
+    assert set(read(cluster)) == {"101", "102", "201", "pve1", "pve2", "pve3"}
 
     refused = controller.run("qemu_schedule", name="web-8", cores=3, memory=512, plugin_config=LIMIT, node="pve1")
     assert "would use more than 85% of its CPU" in refused["msg"]
