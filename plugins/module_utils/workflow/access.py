@@ -62,6 +62,7 @@ class Access:
         ledger: the ledger in which decisions are shared.
         holder: this run, in the ledger.
         shared: whether other processes see the ledger.
+        stop: whether the run has to end; asked before each write.
         standing: rules that apply to guests whether or not the run requests them.
         claimed: VMIDs that this run has reserved, and will decide about again.
     """
@@ -75,13 +76,16 @@ class Access:
         shared: bool,
         facts: Callable[[Collection[Node]], Mapping[str, Mapping[str, t.Any]]],
         standing: StandingRules = NO_RULES,
+        stop: Stop | None = None,
     ) -> None:
+        """stop is asked before each write of the session."""
         self.reader = reader
         self.session = session
         self.ledger = ledger
         self.holder = Holder.here()
         self.shared = shared
         self.standing = standing
+        self.stop = stop or Stop()
         self.claimed: frozenset[int] = frozenset()
         self._endpoint = endpoint
         self._facts = facts
@@ -104,9 +108,10 @@ class Access:
             return cls(reader, None, open_ledger("none"), None, False, facts, standing)
         where = params.get("reservations")
         ledger = open_ledger(where)
-        session = Session.connect(params)
-        session.before_write = Stop().check
-        return cls(RememberingReader(session), session, ledger, endpoint_of(params), where != "none", facts, standing)
+        stop = Stop()
+        session = Session.connect(params, before_write=stop.check)
+        remembering, endpoint = RememberingReader(session), endpoint_of(params)
+        return cls(remembering, session, ledger, endpoint, where != "none", facts, standing, stop)
 
     @property
     def offline(self) -> bool:

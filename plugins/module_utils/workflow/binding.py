@@ -46,7 +46,7 @@ from .options.run_options import RunOptions
 from .own_templates import in_order as made_in_order
 from .own_templates import read_own_template
 from .placement import Lessons, decisions_of
-from .stopping import Stop, leave_signals_alone
+from .stopping import leave_signals_alone
 
 if t.TYPE_CHECKING:
     from .existing.existing_vms import ExistingVMs
@@ -65,12 +65,10 @@ class BindingCycle:
         options: RunOptions,
         access: Access,
         creations: Creations,
-        stop: Stop,
         existing: ExistingVMs | None,
     ) -> None:
         """existing are the existing VMs of the round; None if no job is about one."""
-        session = access.writer()
-        session.before_write = stop.check
+        session, stop = access.writer(), access.stop
         self._options = options
         self._access = access
         self._creations = creations

@@ -67,8 +67,7 @@ def _read(params: Mapping[str, t.Any]) -> list[NodeHealth]:
 def ceph_flag(params: Mapping[str, t.Any], *, check_mode: bool) -> dict[str, t.Any]:
     """Do what a ceph_flag task says, and return the module's result. Raises what logging in and the API raise."""
     wanted = params["state"] == PRESENT
-    session = Session.connect(params)
-    session.before_write = Stop().check
+    session = Session.connect(params, before_write=Stop().check)
     try:
         found = is_set(session, params["name"])
         changed = found not in (None, wanted)

@@ -27,7 +27,6 @@ from .placement import Lessons, Placement
 from .placing import Placer
 from .progress import Progress, Step, Wait
 from .report import NodeUsage, VMReport, keep_before, note_after, note_change, report_of
-from .stopping import Stop
 from .waiting import Waiting
 
 if t.TYPE_CHECKING:
@@ -80,7 +79,7 @@ class Run:
         self._placement = placement
         self._wait_for_others = wait_for_others
         self._began = time.monotonic()
-        self._stop = Stop()
+        self._stop = access.stop
         self._creations = Creations(access.reader, options.timeout, sleep=self._stop.sleep)
         # Neither in check mode nor offline; known from execute on.
         self._writes = False
@@ -289,7 +288,7 @@ class Run:
         self.wrote = self.wrote or any(job.plan or job.decision for job in work)
         exist = any(job.state is State.PLANNED for job in work)
         existing = self._existing_vms(placement) if exist else None
-        cycle = BindingCycle(self._options, self._access, self._creations, self._stop, existing)
+        cycle = BindingCycle(self._options, self._access, self._creations, existing)
         total = self._done + len(work)
 
         def report(job: Job, seconds: float) -> None:

@@ -37,15 +37,21 @@ class Session:
 
     Attributes:
         user: the user as Proxmox names it in tasks (C(root@pam), C(op@pve!token)).
-        before_write: called before each write. If it raises, the write is not sent.
     """
 
     def __init__(
-        self, api: Hosts, user: str, authentication: Authentication, log_in: Callable[[], Authentication] | None = None
+        self,
+        api: Hosts,
+        user: str,
+        authentication: Authentication,
+        log_in: Callable[[], Authentication] | None = None,
+        before_write: Callable[[], None] | None = None,
     ) -> None:
-        """log_in returns another authentication in place of one that the cluster no longer accepts."""
+        """log_in returns another authentication in place of one that the cluster no longer accepts. before_write is
+        called before each write. If it raises, the write is not sent.
+        """
         self.user = user
-        self.before_write: Callable[[], None] = lambda: None
+        self._before_write = before_write
         self._api = api
         self._authentication = authentication
         self._log_in = log_in
@@ -53,9 +59,14 @@ class Session:
         self._date: str | None = None
 
     @classmethod
-    def connect(cls, params: Mapping[str, t.Any], sleep: Callable[[float], None] = time.sleep) -> Session:
+    def connect(
+        cls,
+        params: Mapping[str, t.Any],
+        sleep: Callable[[float], None] = time.sleep,
+        before_write: Callable[[], None] | None = None,
+    ) -> Session:
         """Return a session for the options of C(connection_argument_spec). A login with a password takes one request,
-        an API token none.
+        an API token none. before_write is that of Session.
 
         C(connect_timeout) in params: seconds to wait for the first connection to each host.
 
@@ -70,12 +81,12 @@ class Session:
         )
         require_libraries()
         if password is None:
-            return cls(api, user, token_authentication(user, str(secret)))
+            return cls(api, user, token_authentication(user, str(secret)), None, before_write)
 
         def log_in() -> Authentication:
             return ticket_authentication(user, password, lambda sent: _ticket(api, user, sent))
 
-        return cls(api, user, log_in(), log_in)
+        return cls(api, user, log_in(), log_in, before_write)
 
     @property
     def where(self) -> str:
@@ -111,7 +122,9 @@ class Session:
         return self._call("DELETE", path, {**(params or {}), **more})
 
     def until(self, ends: float) -> Session:
-        """Return a session of the same user whose requests all end at a time of the monotonic clock."""
+        """Return a session of the same user whose requests all end at a time of the monotonic clock. Nothing is called
+        before its writes: it completes what was begun, also when the run has to end.
+        """
         return Session(self._api.until(ends), self.user, self._authentication, self._log_in)
 
     def close(self) -> None:
@@ -134,8 +147,8 @@ class Session:
 
     def _exchange(self, method: str, path: str, sent: Mapping[str, t.Any], authentication: Authentication) -> Answer:
         repeatable = method == "GET"
-        if not repeatable:
-            self.before_write()
+        if not repeatable and self._before_write is not None:
+            self._before_write()
         answer = self._api.exchange(method, path, sent, authentication, repeatable=repeatable)
         self._date = answer.date or self._date
         return answer

@@ -35,9 +35,8 @@ def carry_out(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[
     """
     options, state = TourOptions.of(params), params["state"]
     node = the_node(params) if state in OF_ONE_NODE else ""
-    session = Session.connect(params)
     stop = Stop()
-    session.before_write = stop.check
+    session = Session.connect(params, before_write=stop.check)
     try:
         keeper = Keeper(session, stop, options, float(params["timeout"]))
         steps: Mapping[str, Callable[[], None]] = {

@@ -34,7 +34,6 @@ from ..moves.results import failed
 from ..moves.sight import MOVED_BY_OTHERS, Sight, at_work, live_look
 from ..options.plugin_config import profiles_of
 from ..options.rules import facts_of
-from ..stopping import Stop
 from .obstacles import Obstacle, right_obstacles
 from .survey import Survey, read_survey
 from .tour_document import StepPlan, TourPlan, departures_from, document_of, read_tour
@@ -102,7 +101,7 @@ def _look(access: Access, due: Collection[str], seconds: float) -> Sight:
     moving = {vmid for vmid, why in sight.busy.items() if why == MOVED_BY_OTHERS}
     if not (due and moving and seconds):
         return sight
-    Poller(sleep=Stop().sleep).until(lambda: True if not at_work(access).keys() & moving else None, seconds)
+    Poller(sleep=access.stop.sleep).until(lambda: True if not at_work(access).keys() & moving else None, seconds)
     return look()
 
 

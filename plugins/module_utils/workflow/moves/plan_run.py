@@ -27,7 +27,6 @@ from ...proxmox.identity import prove
 from ...proxmox.moves.mover import Mover
 from ...proxmox.tasks import Poller, TaskFollower
 from ..access import Access
-from ..stopping import Stop
 from .gate import MoveGate
 from .move_options import MoveOptions
 from .moving import FAILED, MOVED, UNKNOWN, WAITING, Executor, MoveReport, MoveStep
@@ -78,7 +77,7 @@ class PlanRun:
         self._view = view
         self._progress = progress
         self._announce = announce
-        self._stop = Stop()
+        self._stop = access.stop
         self._fruitless = 0
         self._patience = options.timeout
         self._busy: Mapping[int, str] = {}
@@ -146,7 +145,6 @@ class PlanRun:
         if outcome is None:
             raise AssertionError("prepare comes first")
         session = self._access.writer()
-        session.before_write = self._stop.check
         tasks = TaskFollower(session, self._options.timeout, Poller(sleep=self._stop.sleep))
         gate = MoveGate(self._access, self._profile, self._view, self._planning.suitability)
         mover = Mover(session, tasks, bwlimit=self._options.bwlimit)
