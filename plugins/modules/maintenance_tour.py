@@ -25,8 +25,8 @@ author:
 options:
   name:
     description:
-      - The nodes. With O(state=planned), all nodes of the cluster by default. With V(begun), V(prepared) and
-        V(finished), exactly one.
+      - The nodes. With O(state=planned), all nodes of the cluster by default. With V(begun), V(entered), V(prepared),
+        V(left) and V(finished), exactly one.
     type: list
     elements: str
     default: []
@@ -36,6 +36,8 @@ options:
       - V(planned) plans the tour.
       - V(begun) notes that the maintenance of the node begins, and keeps the HA manager from balancing the nodes by
         itself (C(ha-auto-rebalance)) until V(ended).
+      - V(entered) waits until the node is in HA maintenance, and V(left) until it no longer is. The Proxmox VE API
+        cannot switch that. C(ha-manager crm-command node-maintenance) on a node does.
       - V(prepared) sets the flag C(noout) of Ceph, shuts down the guests in O(shut_down), and fails if any other guest
         but those in O(may_run) still runs on the node.
       - V(finished) starts these guests again, removes the flag, and notes that the node is done.
@@ -44,7 +46,7 @@ options:
       - V(ended) takes back everything that is left, and removes the record.
       - V(recorded) reports what an earlier run has left.
     type: str
-    choices: [planned, begun, prepared, finished, released, ended, recorded]
+    choices: [planned, begun, entered, prepared, left, finished, released, ended, recorded]
     default: planned
   keep_order:
     description: Whether the nodes are maintained in the given order. Otherwise, that with the fewest moves is chosen.
@@ -77,6 +79,14 @@ options:
     description: Whether to set the flag C(noout) of Ceph. A flag that was set before stays set.
     type: bool
     default: true
+  ha_maintenance:
+    description:
+      - Whether each node is in HA maintenance while it is emptied and maintained. The HA manager then moves its
+        resources away from the node by itself, also those that it would bring back otherwise. So they can leave it.
+      - With O(state=begun), RV(record) names the node as one to put into HA maintenance, unless it is in it already or
+        nothing is an HA resource.
+    type: bool
+    default: false
   resume:
     description: For how many hours a node that was maintained counts as done, if the tour did not end.
     type: float
@@ -185,7 +195,7 @@ record:
   description: What the tour has begun and set.
   returned: other states
   type: dict
-  sample: {begun: [pve2], done: {pve1: 1795650000}, set: [noout], "off": {pve2: [104]}}
+  sample: {begun: [pve2], done: {pve1: 1795650000}, set: [noout], "off": {pve2: [104]}, ha_maintenance: [pve2]}
 started:
   description: The VMIDs of the guests that were started again.
   returned: other states

@@ -198,6 +198,30 @@ def test_settings__are_recorded_before_they_are_made_and_taken_back(start: Start
     assert all(state["guests"][vmid]["status"] == "running" for vmid in (101, 102))
 
 
+def test_resource_that_ha_brings_back__leaves_a_node_that_is_in_ha_maintenance(start: Start) -> None:
+    rule = {"rule": "home", "type": "node-affinity", "resources": "vm:101", "nodes": "pve1:2,pve2:1"}
+    cluster, controller = start(ha={"resources": [{"sid": "vm:101", "state": "started"}], "rules": [rule]})
+
+    refused = tour(controller, name=["pve1"])
+    planned = tour(controller, name=["pve1"], ha_maintenance=True)
+
+    assert [each["why"][:12] for each in refused["refused"]] == ["vm101 (101):"]
+    assert {move["vmid"]: move["to"] for move in planned["tour"]["steps"][0]["moves"]}[101] == "pve2"
+    begun = tour(controller, state="begun", name=["pve1"], ha_maintenance=True)
+    assert begun["record"]["ha_maintenance"] == ["pve1"]
+    early = tour(controller, state="entered", name=["pve1"], timeout=1)
+    assert (early["error_code"], early["msg"].split(";")[0]) == (
+        "TaskTimeout", "pve1 is not in HA maintenance after 1 s",
+    )  # fmt: skip
+    cluster.set_node("pve1", maintenance=True)
+    assert not tour(controller, state="entered", name=["pve1"]).get("failed")
+    cluster.set_node("pve1", maintenance=False)
+    assert tour(controller, state="left", name=["pve1"])["record"]["ha_maintenance"] == []
+    # One that an administrator has put into maintenance stays in it.
+    cluster.set_node("pve2", maintenance=True)
+    assert tour(controller, state="begun", name=["pve2"], ha_maintenance=True)["record"]["ha_maintenance"] == []
+
+
 def test_settings_of_others__stay_and_a_guest_under_the_same_vmid_is_not_started(start: Start) -> None:
     cluster, controller = start(**CEPH)
     controller.run("ceph_flag", name="noout")

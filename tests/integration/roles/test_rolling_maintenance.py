@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,8 @@ CRS = {"ha": "static", "ha-auto-rebalance": 1}
 
 
 @pytest.fixture
-def cluster() -> Iterator[SimulatedCluster]:
-    """Three equal nodes with two running guests each."""
+def cluster(request: pytest.FixtureRequest) -> Iterator[SimulatedCluster]:
+    """Three equal nodes with two running guests each, and what the test adds to that."""
     guests = [
         {"vmid": 100 + n, "name": f"web-{n}", "node": NODES[n % 3], "memory": 512, "status": "running",
          "disks": {"scsi0": "shared:2"}}
@@ -35,6 +37,7 @@ def cluster() -> Iterator[SimulatedCluster]:
         "ceph": {"status": "HEALTH_OK", "checks": {}},
         "options": {"crs": CRS},
         "roles": {"Automation": [*AUTOMATION_ROLE, "Sys.Modify"]},
+        **getattr(request, "param", {}),
     }
     with SimulatedCluster.start(description, time_scale=0.02) as running:
         yield running
@@ -197,6 +200,45 @@ def test_refusal__comes_before_the_first_move_with_all_reasons(
         assert text in run.output, text
     assert not (tmp_path / "maintained").exists()
     assert [r for r in cluster.requests() if r["method"] != "GET"] == []
+
+
+HA_MANAGER = """#!{python}
+import json, ssl, sys, urllib.request
+body = json.dumps({{"maintenance": sys.argv[3] == "enable"}}).encode()
+request = urllib.request.Request("{url}/sim/nodes/" + sys.argv[4], body, method="PUT")
+urllib.request.urlopen(request, context=ssl._create_unverified_context()).read()
+"""
+
+
+HOME = {"rule": "home", "type": "node-affinity", "resources": "vm:100", "nodes": "pve1:2,pve2:1"}
+RESOURCE = {"resources": [{"sid": "vm:100", "state": "started"}], "rules": [HOME]}
+
+
+@pytest.mark.parametrize("cluster", [{"ha": RESOURCE}], indirect=True)
+def test_ha_maintenance__is_on_during_the_turn_of_a_node_and_off_afterwards(
+    play: Play, cluster: SimulatedCluster, options: dict[str, Any], tmp_path: Path
+) -> None:
+    command = tmp_path / "bin" / "ha-manager"
+    command.parent.mkdir()
+    command.write_text(HA_MANAGER.format(python=sys.executable, url=cluster.url), encoding="utf-8")
+    command.chmod(0o755)
+    host = {"name": "pve1", "ansible_connection": "local", "ansible_become": False,
+            "ansible_python_interpreter": sys.executable}  # fmt: skip
+    role = {"ansible.builtin.include_role": {"name": "qemu_scheduler.proxmox.rolling_maintenance"}}
+    plays = [
+        {"hosts": "localhost", "gather_facts": False, "tasks": [{"ansible.builtin.add_host": host}]},
+        {"hosts": "localhost", "gather_facts": False, "tasks": [role],
+         "environment": {"PATH": f"{command.parent}:{os.environ['PATH']}"}},
+    ]  # fmt: skip
+    options |= {"rolling_maintenance_nodes": ["pve1"], "rolling_maintenance_ha_maintenance": True}
+
+    run = play(plays, options)
+
+    assert run.code == 0, run.output
+    assert maintained(tmp_path) == ["pve1"]
+    state = cluster.state()
+    assert (state["pools"], state["nodes"]["pve1"]["maintenance"]) == ({}, False)
+    assert state["guests"][100]["status"] == "running"
 
 
 def test_nodes_without_need__are_not_touched(

@@ -163,3 +163,16 @@ def _nodes(row: Row) -> Mapping[str, int]:
     """Return the nodes of C(pve1:2,pve2) with their priorities, 0 where none is given."""
     entries = map(re.compile(r"([^:]+)(?::(\d{1,9}))?").fullmatch, str(row.get("nodes") or "").split(","))
     return {entry[1]: int(entry[2] or 0) for entry in entries if entry}
+
+
+def has_resources(reader: Reader) -> bool:
+    """Return whether the HA manager manages any guest. One call, which needs Sys.Audit on C(/)."""
+    return bool(reader.get("/cluster/ha/resources"))
+
+
+def in_maintenance(reader: Reader) -> frozenset[str]:
+    """Return the nodes that are in HA maintenance, enter it or leave it. One call, which needs Sys.Audit on C(/)."""
+    answer = reader.get("/cluster/ha/status/manager_status")
+    of_nodes = (answer.get("manager_status") or {}).get("node_status") or {}
+    modes = {name: (status or {}).get("mode") for name, status in (answer.get("lrm_status") or {}).items()}
+    return frozenset(name for found in (of_nodes, modes) for name, state in found.items() if state == "maintenance")

@@ -36,12 +36,14 @@ class TourRecord:
         done: the nodes that were maintained, with the time of the end in seconds.
         settings: what it has set: C(noout) of Ceph, or that the HA manager does not balance the nodes.
         off: the guests that it has shut down, by node and VMID, each with its fingerprint.
+        in_maintenance: the nodes that it puts into HA maintenance.
     """
 
     begun: tuple[str, ...] = ()
     done: Mapping[str, int] = field(default_factory=dict)
     settings: frozenset[str] = frozenset()
     off: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    in_maintenance: frozenset[str] = frozenset()
 
     def with_begun(self, node: str) -> TourRecord:
         return self if node in self.begun else replace(self, begun=(*self.begun, node))
@@ -98,6 +100,7 @@ def record_of(data: Mapping[str, t.Any]) -> TourRecord:
         },
         settings=frozenset(name for name in listed("set") if name in (NOOUT, BALANCE)),
         off={name: guests for name, guests in off.items() if guests},
+        in_maintenance=frozenset(name for name in listed("ha_maintenance") if is_node(name)),
     )
 
 
@@ -108,6 +111,7 @@ def write_record(session: Session, record: TourRecord, *, there: bool) -> None:
         "done": dict(record.done),
         "set": sorted(record.settings),
         "off": {node: {str(vmid): mark for vmid, mark in guests.items()} for node, guests in record.off.items()},
+        "ha_maintenance": sorted(record.in_maintenance),
     }
     comment = _COMMENT + json.dumps({key: value for key, value in data.items() if value}, sort_keys=True)
     if there or not create_pool(session, POOL, comment):

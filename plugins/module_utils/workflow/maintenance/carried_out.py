@@ -15,17 +15,30 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from ...engine.texts import listed
-from ...errors import CollectionError, GoalsNotReached, Interrupted
+from ...errors import CollectionError, GoalsNotReached, Interrupted, TaskTimeout
 from ...proxmox.api.failures import UNREADABLE
 from ...proxmox.api.session import Session
 from ...proxmox.ceph import is_set, set_flag
 from ...proxmox.datacenter import balances_by_itself, let_balance
+from ...proxmox.inventory.ha_state import has_resources, in_maintenance
 from ...proxmox.moves.drain_marks import fingerprint
 from ...proxmox.moves.tour_record import BALANCE, NOOUT, TourRecord, read_record, remove_record, write_record
 from ...proxmox.tasks import Poller, TaskFollower
 from ..stopping import Stop
 from .power import GuestPower, Running, read_guests
-from .tour_options import BEGUN, ENDED, FINISHED, OF_ONE_NODE, PREPARED, RECORDED, RELEASED, TourOptions, the_node
+from .tour_options import (
+    BEGUN,
+    ENDED,
+    ENTERED,
+    FINISHED,
+    LEFT,
+    OF_ONE_NODE,
+    PREPARED,
+    RECORDED,
+    RELEASED,
+    TourOptions,
+    the_node,
+)
 
 
 def carry_out(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[str], None]) -> dict[str, t.Any]:
@@ -42,7 +55,9 @@ def carry_out(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[
         steps: Mapping[str, Callable[[], None]] = {
             RECORDED: lambda: None,
             BEGUN: lambda: keeper.begin(node),
+            ENTERED: lambda: keeper.await_maintenance(node, True),
             PREPARED: lambda: keeper.prepare(node, frozenset(params["shut_down"]), frozenset(params["may_run"])),
+            LEFT: lambda: keeper.leave(node),
             FINISHED: lambda: keeper.finish(node),
             RELEASED: lambda: keeper.release(params["name"]),
             ENDED: keeper.end,
@@ -64,6 +79,7 @@ def describe(record: TourRecord) -> dict[str, t.Any]:
         "done": dict(record.done),
         "set": sorted(record.settings),
         "off": {node: sorted(guests) for node, guests in record.off.items()},
+        "ha_maintenance": sorted(record.in_maintenance),
     }
 
 
@@ -86,13 +102,20 @@ class Keeper:
         self.warnings: list[str] = []
         self._is_there = found is not None
         self._session = session
+        self._timeout = timeout
+        self._poller = Poller(sleep=stop.sleep)
         self._options = options
-        poller = Poller(sleep=stop.sleep)
-        self._power = GuestPower(session, TaskFollower(session, timeout, poller), poller, timeout)
+        self._power = GuestPower(session, TaskFollower(session, timeout, self._poller), self._poller, timeout)
 
     def begin(self, node: str) -> None:
-        """Note that the maintenance of a node begins, and keep the HA manager from balancing the nodes meanwhile."""
+        """Note that the maintenance of a node begins, and keep the HA manager from balancing the nodes meanwhile.
+
+        A node that is in HA maintenance already stays in it afterwards, too.
+        """
         record = self.record.with_begun(node)
+        if self._options.ha_maintenance and has_resources(self._session):
+            ours = frozenset({node}) - in_maintenance(self._session)
+            record = replace(record, in_maintenance=record.in_maintenance | ours)
         balances = balances_by_itself(self._session)
         if balances:
             record = replace(record, settings=record.settings | {BALANCE})
@@ -100,6 +123,22 @@ class Keeper:
         if balances:
             let_balance(self._session, False)
             self.changed = True
+
+    def leave(self, node: str) -> None:
+        """Wait until a node is out of HA maintenance, and forget that the tour has put it there."""
+        self.await_maintenance(node, False)
+        self._write(replace(self.record, in_maintenance=self.record.in_maintenance - {node}))
+
+    def await_maintenance(self, node: str, expected: bool) -> None:
+        """Wait until a node is in HA maintenance, or no longer. Raises TaskTimeout."""
+        reached = self._poller.until(
+            lambda: True if (node in in_maintenance(self._session)) == expected else None, self._timeout
+        )
+        if not reached:
+            what = "not in HA maintenance" if expected else "still in HA maintenance"
+            raise TaskTimeout(
+                f"{node} is {what} after {self._timeout:g} s; see the log of pve-ha-crm and pve-ha-lrm", node=node
+            )
 
     def prepare(self, node: str, shut_down: frozenset[int], may_run: frozenset[int]) -> None:
         """Set noout, shut down guests, and prove that no other guest runs on the node."""

@@ -18,11 +18,11 @@ from ..moves.move_options import move_argument_spec
 from ..moves.staying import STAYS, Exemption, exemption_of
 from ..options.common import Spec
 
-PLANNED, BEGUN, PREPARED, FINISHED, RELEASED, ENDED, RECORDED = (
-    "planned", "begun", "prepared", "finished", "released", "ended", "recorded",
+PLANNED, BEGUN, ENTERED, PREPARED, LEFT, FINISHED, RELEASED, ENDED, RECORDED = (
+    "planned", "begun", "entered", "prepared", "left", "finished", "released", "ended", "recorded",
 )  # fmt: skip
-STATES = (PLANNED, BEGUN, PREPARED, FINISHED, RELEASED, ENDED, RECORDED)
-OF_ONE_NODE = (BEGUN, PREPARED, FINISHED)
+STATES = (PLANNED, BEGUN, ENTERED, PREPARED, LEFT, FINISHED, RELEASED, ENDED, RECORDED)
+OF_ONE_NODE = (BEGUN, ENTERED, PREPARED, LEFT, FINISHED)
 
 GUESTS: Spec = {
     **STAYS,
@@ -46,7 +46,8 @@ class TourOptions:
 
     keep_order, homes: as in TourGoals. choices: what becomes of guests that are not moved; the first one counts.
     only_if: the tests of which one must show that a node needs maintenance. accept: names of known problems.
-    noout: whether a flag keeps Ceph from replacing copies meanwhile. resume: for how many hours a node that was
+    noout: whether a flag keeps Ceph from replacing copies meanwhile. ha_maintenance: whether each node is in HA
+    maintenance meanwhile. resume: for how many hours a node that was
     maintained counts as done. seconds, force: how long a guest may take to shut down, and whether it is stopped then.
     """
 
@@ -56,6 +57,7 @@ class TourOptions:
     only_if: frozenset[str]
     accept: frozenset[str]
     noout: bool
+    ha_maintenance: bool
     resume: float
     seconds: int | None
     force: bool
@@ -74,6 +76,7 @@ class TourOptions:
             only_if=frozenset(params["only_if"]),
             accept=frozenset(params["accept"]),
             noout=params["ceph_noout"],
+            ha_maintenance=params["ha_maintenance"],
             resume=params["resume"],
             seconds=seconds,
             force=force,
@@ -117,6 +120,7 @@ def tour_argument_spec() -> Spec:
         "only_if": {"type": "list", "elements": "str", "choices": list(NEEDS), "default": []},
         "accept": {"type": "list", "elements": "str", "default": []},
         "ceph_noout": {"type": "bool", "default": True},
+        "ha_maintenance": {"type": "bool", "default": False},
         "resume": {"type": "float", "default": 12.0},
         "shut_down": {"type": "list", "elements": "int", "default": []},
         "may_run": {"type": "list", "elements": "int", "default": []},

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 import typing as t
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, replace
 
 from ...engine.cache import ClusterState
@@ -61,7 +61,7 @@ def plan_maintenance(params: Mapping[str, t.Any], *, check_mode: bool, warn: Cal
             guests = tuple(unpinned(guest, survey.due) for guest in sight.state)
             sight = replace(sight, state=ClusterState(replace(sight.state.snapshot, guests=guests)))
         goals = _goals_of(access, sight, survey, options)
-        planner = _Planner(Planning(access, profiles, default, moves), profiles, default, moves)
+        planner = _Planner(Planning(access, profiles, default, moves), profiles, default, moves, options.ha_maintenance)
         tour, mobility = planner.plan(sight, goals)
         shut_down = {vmid for step in tour.steps for vmid in step.shut_down}
         survey.obstacles += right_obstacles(
@@ -126,33 +126,63 @@ class _Planner:
     """Plans a tour with what is read of the guests that move, and with guesses about all others."""
 
     def __init__(
-        self, planning: Planning, profiles: Mapping[str, Profile], default_profile: str, options: MoveOptions
+        self,
+        planning: Planning,
+        profiles: Mapping[str, Profile],
+        default_profile: str,
+        options: MoveOptions,
+        ha_maintenance: bool,
     ) -> None:
+        """ha_maintenance: whether a node is in HA maintenance while it is emptied."""
         self._planning = planning
         self._profiles = profiles
         self._default = default_profile
         self._options = options
+        self._ha_maintenance = ha_maintenance
 
     def plan(self, sight: Sight, goals: TourGoals) -> tuple[Tour, Mapping[int, Mobility]]:
         """The tour, and how its guests can be moved."""
         state = sight.state
         busy = {vmid: stuck(why, "wait until that has ended") for vmid, why in sight.busy.items()}
         concerned = {guest.vmid for guest in state if guest.node in goals.nodes} - busy.keys()
-        known = {**self._planning.mobility(state, concerned), **busy}
+        known = {**self._mobility(state, goals, concerned), **busy}
         # What holds these guests ends soon, or would refuse to shut them down as well.
         passing = busy.keys() | {vmid for vmid, each in known.items() if each.stuck[0].startswith(LOCKED)}
         goals = replace(goals, if_stuck={v: what for v, what in goals.if_stuck.items() if v not in passing})
-        around = Surroundings.of(state.snapshot, {})
-        guesses = {guest.vmid: presumed(guest, around, self._options.permitted) for guest in state if guest.vmid > 0}
+        guesses: dict[int, Mobility] = {}
+        for seen, vmids in self._views(state, goals, {guest.vmid for guest in state if guest.vmid > 0}):
+            around = Surroundings.of(seen.snapshot, {})
+            guesses |= {
+                guest.vmid: presumed(guest, around, self._options.permitted) for guest in seen if guest.vmid in vmids
+            }
         for _round in range(GUESSES):
             state = self._planning.with_demands(state, known)
             tour = self._make(state, goals, {**guesses, **known})
             unread = {vmid for step in tour.steps for move in _moves_of(step) for vmid in move.vmids} - known.keys()
             if not unread:
                 return tour, known
-            known |= self._planning.mobility(state, unread)
-        known |= self._planning.mobility(state, guesses.keys() - known.keys())
+            known |= self._mobility(state, goals, unread)
+        known |= self._mobility(state, goals, guesses.keys() - known.keys())
         return self._make(self._planning.with_demands(state, known), goals, known), known
+
+    def _mobility(self, state: ClusterState, goals: TourGoals, vmids: Collection[int]) -> dict[int, Mobility]:
+        found: dict[int, Mobility] = {}
+        for seen, guests in self._views(state, goals, vmids):
+            found |= self._planning.mobility(seen, guests)
+        return found
+
+    def _views(
+        self, state: ClusterState, goals: TourGoals, vmids: Collection[int]
+    ) -> Iterator[tuple[ClusterState, set[int]]]:
+        """Yield the cluster as it is in the turn of a node, with those of these guests that leave the node then."""
+        by_node: dict[str, set[int]] = {}
+        for guest in state:
+            if guest.vmid in vmids:
+                name = guest.node if self._ha_maintenance and guest.node in goals.nodes else ""
+                by_node.setdefault(name, set()).add(guest.vmid)
+        for name, guests in by_node.items():
+            nodes = (replace(node, maintenance=node.maintenance or node.name == name) for node in state.snapshot.nodes)
+            yield (ClusterState(replace(state.snapshot, nodes=tuple(nodes))) if name else state), guests
 
     def _make(self, state: ClusterState, goals: TourGoals, mobility: Mapping[int, Mobility]) -> Tour:
         bounds = self._options.bounds
