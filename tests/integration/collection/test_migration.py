@@ -58,8 +58,6 @@ def test_vms_in_a_loop_over_nodes__become_a_list_whose_templates_are_per_node(
     template = {"name": "k8s-node", "template": True, "per_node": True, "clone": "debian-13"}
     local = {"storage_class": "own", "storage_classes": {"own": {"shared": False}}}
     controller.schedule(**template, **local)
-    # Until the cluster's list shows that they are templates, their names count for the rule of the VMs below.
-    cluster.advance(60)
     nodes: dict[str, Any] = {
         "clone": "k8s-node",
         "cores": 2,

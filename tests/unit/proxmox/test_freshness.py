@@ -355,6 +355,16 @@ def test_settle__a_vm_whose_config_will_prove_it_is_read_where_its_tasks_do_not_
     assert settled(reader, known={100: PROVEN}, auditor=True)[100].status == "paused"
 
 
+@pytest.mark.parametrize("known", [{}, {100: MADE}, {100: PROVEN}])
+def test_vm_that_became_a_template__is_one_before_the_cluster_shows_it(known):
+    tasks = [CREATED, task("qmtemplate", 100)]
+    reader = cluster([row(100, name="web")], tasks, pve1=[listed(100, name="web", template=1)])
+    assert settled(reader, known=known)[100].template
+    shown = cluster([row(100, name="web", template=1)], tasks)
+    assert settled(shown, known={100: MADE})[100].template
+    assert "/nodes/pve1/qemu" not in shown.calls
+
+
 def test_missing_clock__takes_the_time_of_the_newest_task():
     tasks = [task("qmdestroy", 100, ended=5000), task("vzdump", 9, ended=5010)]
     reader = cluster([row(100, name="old")], tasks, time=None, pve1=[listed(100, name="new")])

@@ -36,7 +36,8 @@ _SWITCHING = frozenset(
     for verb in ("start", "stop", "shutdown", "pause", "suspend", "resume", "reboot")
 )
 _DELETING = frozenset({"qmdestroy", "vzdestroy"})
-_TELLING = _CREATING | _SWITCHING | _DELETING | {"qmtemplate", "vztemplate", "qmconfig"}
+_CONVERTING = frozenset({"qmtemplate", "vztemplate"})
+_TELLING = _CREATING | _SWITCHING | _DELETING | _CONVERTING | {"qmconfig"}
 # Tasks that name the source and not the new guest, which may be any guest of the node.
 CLONING = frozenset({"qmclone", "vzclone"})
 # The status that a VM has after a successful task of each type.
@@ -97,6 +98,7 @@ class _Doubts:
         statuses: the status of VMs as shown by their tasks; None where the tasks do not show it.
         restoring: VMIDs of VMs that are being restored; migrating: those of guests that are being migrated.
         paused: VMIDs of VMs that may be paused.
+        converted: VMIDs of guests that became templates recently.
     """
 
     vmids: frozenset[int]
@@ -106,6 +108,7 @@ class _Doubts:
     restoring: frozenset[int] = frozenset()
     migrating: frozenset[int] = frozenset()
     paused: frozenset[int] = frozenset()
+    converted: frozenset[int] = frozenset()
 
 
 def settle(
@@ -201,7 +204,8 @@ def _doubts(reader: Reader, snapshot: Snapshot, auditor: bool | None) -> _Doubts
     statuses = {vmid: _status_after(recent, vmid, cloning=cloning) for vmid in doubtful}
     restoring = _vmids_of(running, {RESTORING})
     paused = frozenset(vmid for vmid in doubtful if _may_be_paused(recent, vmid))
-    return _Doubts(doubtful, deleted, frozenset(places), statuses, restoring, migrating, paused)
+    converted = _vmids_of(recent, _CONVERTING)
+    return _Doubts(doubtful, deleted, frozenset(places), statuses, restoring, migrating, paused, converted)
 
 
 def _vmids_of(tasks: Iterable[Row], types: Set[str]) -> frozenset[int]:
@@ -267,6 +271,8 @@ def _contradicts(row: Guest, known: KnownGuest, doubts: _Doubts) -> bool:
     # A row with another name is outdated, or belongs to a new guest with this VMID. A row with a lock of a creation
     # contradicts a guest whose creation was complete.
     if row.name not in (None, known.name) or (known.whole and row.lock in BEING_MADE):
+        return True
+    if row.vmid in doubts.converted and not row.template:
         return True
     # A row whose status differs from that of the tasks is outdated, or the guest was stopped from within.
     told = doubts.statuses.get(row.vmid)
