@@ -169,7 +169,7 @@ class TaskFollower:
     """
 
     def __init__(self, reader: Reader, timeout: float = 600.0, poller: Poller | None = None) -> None:
-        self._reader = reader
+        self.reader = reader
         self.timeout = timeout
         self.poller = poller or Poller()
         self.tasks = TaskList(reader, self.poller.clock)
@@ -188,68 +188,24 @@ class TaskFollower:
             Interrupted: the poller's sleep ended the wait; the task continues.
             ApiError: upid is not the name of a task.
         """
-        task = Upid.parse(upid)
-        began = asked_at = self.poller.clock()
-        running = 0.0
-        unreachable = ""
-        refusals = 0
-        ask_at: float | None = None
-
-        def unfollowed(why: str) -> TaskTimeout:
-            message = f"task {upid} on node {task.node} cannot be followed to its end: {why}"
-            return TaskTimeout(message, upid=upid, node=task.node)
-
-        def exitstatus() -> str | None:
-            nonlocal unreachable, refusals, ask_at, asked_at, running
-            now = self.poller.clock()
-            if now < asked_at + _BELIEVED:
-                shown = self.tasks.look(upid, max(began, now - _OLD * (now - began)))
-                if shown is Shown.RUNNING:
-                    running = now - began
-                    return None
-                if not isinstance(shown, Shown):
-                    return shown
-            asked_at = now
-            try:
-                status = self._reader.get(f"/nodes/{task.node}/tasks/{upid}/status")
-            except ConnectionFailed as error:
-                unreachable = f"; the last status request failed: {error.message}"
-                now = self.poller.clock()
-                if ask_at is None:
-                    ask_at = now + _ASK_AFTER
-                elif now >= ask_at:
-                    ask_at = now + _ASK_AFTER
-                    if self._is_offline(task.node):
-                        raise unfollowed("the cluster shows the node as offline") from error
-                return None
-            except (ApiError, AuthenticationFailed, PermissionDenied) as error:
-                refusals += 1
-                if refusals == _REFUSALS:
-                    raise unfollowed(error.message) from error
-                return None
-            unreachable, refusals, ask_at = "", 0, None
-            if status.get("status") == "stopped":
-                return str(status.get("exitstatus") or "")
-            running = now - began
-            return None
-
-        first = self._pace.first_look(task.type)
+        watch = _Watch(self, Upid.parse(upid))
+        first = self._pace.first_look(watch.task.type)
         try:
             with self.tasks.one_more():
                 self.poller.sleep(min(first, self.timeout))
-                ended = self.poller.until(exitstatus, self.timeout - first, max(first / 4, SOONEST))
+                ended = self.poller.until(watch.exitstatus, self.timeout - first, max(first / 4, SOONEST))
         except Interrupted as error:
-            message = f"{error.message}: task {upid} on node {task.node} continues"
-            raise Interrupted(message, upid=upid, node=task.node) from None
+            message = f"{error.message}: {watch.label} continues"
+            raise Interrupted(message, upid=upid, node=watch.task.node) from None
         if ended is None:
             raise TaskTimeout(
-                f"task {upid} on node {task.node} has not ended within {self.timeout:g} s{unreachable}",
+                f"{watch.label} has not ended within {self.timeout:g} s{watch.unreachable}",
                 upid=upid,
-                node=task.node,
+                node=watch.task.node,
             )
         if ended == "OK":
-            self._pace.learn(task.type, running, self.poller.clock() - began)
-        return self._result_of(task, ended)
+            self._pace.learn(watch.task.type, watch.running, self.poller.clock() - watch.began)
+        return self._result_of(watch.task, ended)
 
     def log_tail(self, upid: str) -> tuple[str, ...]:
         """Return the last lines of a task's log; nothing when it cannot be read."""
@@ -259,7 +215,7 @@ class TaskFollower:
         try:
             while True:
                 path = f"/nodes/{task.node}/tasks/{upid}/log"
-                page: list[dict[str, t.Any]] = self._reader.get(path, start=start, limit=_LOG_PAGE)
+                page: list[dict[str, t.Any]] = self.reader.get(path, start=start, limit=_LOG_PAGE)
                 lines = [*lines, *(str(row.get("t", "")) for row in page)][-_LOG_TAIL:]
                 if len(page) < _LOG_PAGE:
                     return tuple(lines)
@@ -267,10 +223,10 @@ class TaskFollower:
         except UNREADABLE:
             return tuple(lines)
 
-    def _is_offline(self, node: str) -> bool:
+    def is_offline(self, node: str) -> bool:
         """Whether a cluster with quorum shows the node as offline. A part without quorum sees the others as offline."""
         try:
-            rows = read_rows(self._reader, "/cluster/status") or ()
+            rows = read_rows(self.reader, "/cluster/status") or ()
         except AuthenticationFailed:
             return False
         quorate = any(row.get("type") == "cluster" and row.get("quorate") == 1 for row in rows)
@@ -293,6 +249,71 @@ class TaskFollower:
             exitstatus=exitstatus,
             log=list(log),
         )
+
+
+class _Watch:
+    """One task that somebody waits for, and what the looks at it have shown so far.
+
+    Attributes:
+        began: when the wait began, by the poller's clock.
+        running: seconds after which the task was last seen to run.
+        unreachable: words for an error about the last request, when it was not answered.
+    """
+
+    def __init__(self, follower: TaskFollower, task: Upid) -> None:
+        self._follower = follower
+        self.task = task
+        self.label = f"task {task.text} on node {task.node}"
+        self.began = self._asked_at = follower.poller.clock()
+        self.running = 0.0
+        self.unreachable = ""
+        self._refusals = 0
+        self._ask_cluster_at: float | None = None
+
+    def exitstatus(self) -> str | None:
+        """Return with what the task ended; None as long as it runs, or nobody says. The list of all tasks answers, and
+        from time to time the task's own node.
+        """
+        now = self._follower.poller.clock()
+        if now < self._asked_at + _BELIEVED:
+            since = max(self.began, now - _OLD * (now - self.began))
+            shown = self._follower.tasks.look(self.task.text, since)
+            if shown is Shown.RUNNING:
+                self.running = now - self.began
+                return None
+            if not isinstance(shown, Shown):
+                return shown
+        self._asked_at = now
+        try:
+            status = self._follower.reader.get(f"/nodes/{self.task.node}/tasks/{self.task.text}/status")
+        except ConnectionFailed as error:
+            self._note_unreachable(error)
+            return None
+        except (ApiError, AuthenticationFailed, PermissionDenied) as error:
+            self._refusals += 1
+            if self._refusals == _REFUSALS:
+                raise self._unfollowed(error.message) from error
+            return None
+        self.unreachable, self._refusals, self._ask_cluster_at = "", 0, None
+        if status.get("status") == "stopped":
+            return str(status.get("exitstatus") or "")
+        self.running = now - self.began
+        return None
+
+    def _note_unreachable(self, error: ConnectionFailed) -> None:
+        """Note that the node did not answer. Raises TaskTimeout if the cluster shows it as offline."""
+        self.unreachable = f"; the last status request failed: {error.message}"
+        now = self._follower.poller.clock()
+        if self._ask_cluster_at is None:
+            self._ask_cluster_at = now + _ASK_AFTER
+        elif now >= self._ask_cluster_at:
+            self._ask_cluster_at = now + _ASK_AFTER
+            if self._follower.is_offline(self.task.node):
+                raise self._unfollowed("the cluster shows the node as offline") from error
+
+    def _unfollowed(self, why: str) -> TaskTimeout:
+        message = f"{self.label} cannot be followed to its end: {why}"
+        return TaskTimeout(message, upid=self.task.text, node=self.task.node)
 
 
 # --- writes, which are sent again, and the quorum that they need ---

@@ -123,9 +123,7 @@ class AddressBook:
         held = {}
         for card, change in changes.items():
             if card.startswith("ipconfig"):
-                old, new = (
-                    {each.ip for each in addresses_of_card(str(change[when] or ""))} for when in ("old", "new")
-                )
+                old, new = ({each.ip for each in addresses_of_card(str(change[when] or ""))} for when in ("old", "new"))
                 lost = [ip for ip in sorted(old - new, key=str) if any(_contains(p, ip) for p in self._pools.values())]
                 if lost:
                     held[card] = (

@@ -77,9 +77,7 @@ def _node_of(entry: str) -> str:
     return properties.get("node", "")
 
 
-def _note_devices(
-    reader: Reader, found: Mapping[str, dict[Named, bool]], kind: str, hosts: Collection[str]
-) -> None:
+def _note_devices(reader: Reader, found: Mapping[str, dict[Named, bool]], kind: str, hosts: Collection[str]) -> None:
     # Without it, Proxmox VE leaves out classes of devices that are rarely passed through.
     everything = {"pci-class-blacklist": ""} if kind == "pci" else {}
     lists = in_parallel(lambda node: read_rows(reader, f"/nodes/{node}/hardware/{kind}", **everything), sorted(found))

@@ -39,36 +39,12 @@ class HAMoves:
             TaskFailed: the manager did not begin the move, or it failed; C(log) in the details is the migration's.
             TaskTimeout: the move still runs after the time limit of a task.
         """
-        began = self._poller.clock()
-        seen = False
-        resting_since: float | None = None
-
-        def look() -> str | None:
-            nonlocal began, seen, resting_since
-            try:
-                rows, offline = self._rows((move.vmid, *move.together))
-            except (ApiError, ConnectionFailed):
-                return None
-            now = self._poller.clock()
-            if any(row.get("node") in offline for row in rows.values()):
-                # The manager keeps the request until the node is back, or starts the guest elsewhere.
-                began, resting_since = now, None
-                return None
-            if move.vmid not in rows or any(row.get("hastate") in HA_MOVING for row in rows.values()):
-                seen, resting_since = True, None
-                return None
-            if all(row.get("node") == move.target for row in rows.values()):
-                return "arrived"
-            resting_since = now if resting_since is None else resting_since
-            if seen and now - resting_since >= SURE_AFTER:
-                return "failed"
-            return "ignored" if not seen and now - began >= HA_BEGINS_WITHIN else None
-
-        outcome = self._poller.until(look, self._tasks.timeout)
+        watch = _Watch(self._session, move, self._poller.clock)
+        outcome = self._poller.until(watch.look, self._tasks.timeout)
         if outcome == "ignored":
             again()
-            began = self._poller.clock()
-            outcome = self._poller.until(look, self._tasks.timeout)
+            watch.begin()
+            outcome = self._poller.until(watch.look, self._tasks.timeout)
         if outcome is None:
             text = f"the HA manager has not moved {move.vmid} to {move.target} within {self._tasks.timeout:g} s"
             raise TaskTimeout(text, node=move.source)
@@ -81,15 +57,52 @@ class HAMoves:
         if outcome == "failed":
             raise self._failure(move, since)
 
+    def _failure(self, move: Move, since: float | None) -> TaskFailed:
+        upid = latest_task(self._session, move.source, move.vmid, WORKERS, since or 0.0)
+        log = self._tasks.log_tail(upid) if upid else ()
+        text = f"the HA manager moved {move.vmid} back, or could not move it to {move.target}"
+        return TaskFailed(text, upid=upid, node=move.source, log=list(log))
+
+
+class _Watch:
+    """One move by the HA manager, and what the looks at the cluster have shown of it so far."""
+
+    def __init__(self, session: Session, move: Move, clock: Callable[[], float]) -> None:
+        self._session = session
+        self._move = move
+        self._clock = clock
+        self._seen = False
+        self.begin()
+
+    def begin(self) -> None:
+        """Give the manager its time once more: it begins a move only after some seconds."""
+        self._began = self._clock()
+        self._resting_since: float | None = None
+
+    def look(self) -> str | None:
+        """Return how the move ended: C(arrived), C(failed) or C(ignored); None as long as that is open."""
+        try:
+            rows, offline = self._rows((self._move.vmid, *self._move.together))
+        except (ApiError, ConnectionFailed):
+            return None
+        if any(row.get("node") in offline for row in rows.values()):
+            # The manager keeps the request until the node is back, or starts the guest elsewhere.
+            self.begin()
+            return None
+        if self._move.vmid not in rows or any(row.get("hastate") in HA_MOVING for row in rows.values()):
+            self._seen, self._resting_since = True, None
+            return None
+        if all(row.get("node") == self._move.target for row in rows.values()):
+            return "arrived"
+        now = self._clock()
+        self._resting_since = now if self._resting_since is None else self._resting_since
+        if self._seen and now - self._resting_since >= SURE_AFTER:
+            return "failed"
+        return "ignored" if not self._seen and now - self._began >= HA_BEGINS_WITHIN else None
+
     def _rows(self, vmids: Collection[int]) -> tuple[dict[int, Row], frozenset[str]]:
         """Return the rows of these guests by VMID, and the nodes that are offline."""
         rows = self._session.get("/cluster/resources")
         nodes = [row for row in rows if row.get("type") == "node"]
         offline = frozenset(str(row.get("node")) for row in nodes if row.get("status") == "offline")
         return {row["vmid"]: row for row in rows if row.get("vmid") in vmids}, offline
-
-    def _failure(self, move: Move, since: float | None) -> TaskFailed:
-        upid = latest_task(self._session, move.source, move.vmid, WORKERS, since or 0.0)
-        log = self._tasks.log_tail(upid) if upid else ()
-        text = f"the HA manager moved {move.vmid} back, or could not move it to {move.target}"
-        return TaskFailed(text, upid=upid, node=move.source, log=list(log))

@@ -32,6 +32,7 @@ from ...proxmox.options.drive_changes import obstacle_to_move
 from ...proxmox.options.drives import is_drive
 from ...proxmox.options.request import traits_of
 from ...proxmox.pending import StoredConfig, read_stored_config
+from ...proxmox.unfinished import Unfinished
 from ..lasting import with_tags
 from ..options.entries import NOT_CREATED, PAUSED, Entry
 from ..pools import missing_pool
@@ -113,14 +114,8 @@ class Comparison:
         if self._addresses is not None:
             entry, cautions = self._addresses.known(entry, guest, made)
         if begun is None:
-            if entry.lasting and "tags" not in entry.given:
-                # The task does not set tags, so the VM's other tags stay.
-                entry = replace(entry, request=with_tags(entry.request, traits_of(config)["tags"]))
-            displaced = self._checks.displaced(entry.request, guest.node, config)
-            changes = _possible(compare(entry.request.options, config, displaced=displaced), entry.request, config)
-            changes = self._with_pool(cluster or self._reader, changes, entry, guest)
-            if entry.rename:
-                changes = _rename(changes, entry.request.name, config)
+            entry = _with_own_tags(entry, config)
+            changes = self._drift(cluster or self._reader, entry, guest, config)
         else:
             if not self._checks.is_begun(guest):
                 cautions.append(
@@ -131,13 +126,7 @@ class Comparison:
                 from ..sources import with_drives_of
 
                 entry = with_drives_of(entry, entry.clone, config)
-            changes = clone_adjustments(
-                entry.request.options,
-                described(config, begun.description),
-                storages=begun.storages,
-                devices=begun.devices,
-                displaced=self._checks.displaced(entry.request, guest.node, config),
-            )
+            changes = self._rest_of_creation(entry, guest, config, begun)
         status = self._status(entry, guest)
         pending = {} if status in OFF else stored.pending
         runs = status not in OFF and entry.state != "stopped"
@@ -152,24 +141,7 @@ class Comparison:
         plan = ExistingPlan(entry, guest, status, changes, config, pending, ha=ha, unfinished=begun)
         plan.identity, plan.digest = identity_of(config, guest.node), config.get("digest")
         plan.cautions.extend(f"{entry.label}: {text}" for text in cautions)
-        if begun is not None:
-            plan.actions.append("finish")
-        elif (changes or ha) and entry.update:
-            if plan.unappliable:
-                reasons = "; ".join(f"{key}: {reason}" for key, reason in sorted(plan.unappliable.items()))
-                raise DriftNotApplicable(f"{entry.label} cannot be updated: {reasons}")
-            if TEMPLATE in changes.parameters and entry.state != "stopped" and status not in OFF:
-                raise DriftNotApplicable(
-                    f"{entry.label} cannot be updated: template: the VM runs; set state=stopped to stop it"
-                )
-            plan.actions.append("update")
-        if power == "stop":
-            # Before all else: only a stopped VM can become a template.
-            plan.actions.insert(0, "stop")
-        elif power is not None:
-            plan.actions.append(power)
-        elif plan.is_rebooted:
-            plan.actions.append("reboot")
+        _add_actions(plan, power)
         return plan
 
     @staticmethod
@@ -194,6 +166,25 @@ class Comparison:
             if guest.template or config.get(TEMPLATE):
                 plan.clones = read_linked_clones(self._reader, guest.node, guest.vmid, config)
         return plan
+
+    def _drift(self, reader: Reader, entry: Entry, guest: Guest, config: Mapping[str, t.Any]) -> ChangeSet:
+        """How a complete VM differs from its request. reader caches what is the same for all VMs."""
+        displaced = self._checks.displaced(entry.request, guest.node, config)
+        changes = _possible(compare(entry.request.options, config, displaced=displaced), entry.request, config)
+        changes = self._with_pool(reader, changes, entry, guest)
+        return _rename(changes, entry.request.name, config) if entry.rename else changes
+
+    def _rest_of_creation(
+        self, entry: Entry, guest: Guest, config: Mapping[str, t.Any], begun: Unfinished
+    ) -> ChangeSet:
+        """What a VM still lacks whose creation was begun and not finished."""
+        return clone_adjustments(
+            entry.request.options,
+            described(config, begun.description),
+            storages=begun.storages,
+            devices=begun.devices,
+            displaced=self._checks.displaced(entry.request, guest.node, config),
+        )
 
     def _config(self, entry: Entry, guest: Guest) -> tuple[Guest, StoredConfig]:
         """The VM's config, and the guest with its current node: a clone for another node is created on the node of its
@@ -285,6 +276,38 @@ def locked_error(plan: ExistingPlan, action: str, lock: str, **details: t.Any) -
         f"{plan.entry.label} ({guest.vmid} on {guest.node}) is locked ({lock}), so it is impossible to {action} it"
     )
     return GuestLocked(f"{message}: {cure}", **{**details, "vmid": guest.vmid, "node": guest.node, "lock": lock})
+
+
+def _with_own_tags(entry: Entry, config: Mapping[str, t.Any]) -> Entry:
+    """The entry with the VM's own tags, beside those of lasting rules, if the task does not set tags."""
+    if not entry.lasting or "tags" in entry.given:
+        return entry
+    return replace(entry, request=with_tags(entry.request, traits_of(config)["tags"]))
+
+
+def _add_actions(plan: ExistingPlan, power: str | None) -> None:
+    """Add the actions to the plan, of which power changes the status. Raises DriftNotApplicable if update is set and
+    not all of it is possible.
+    """
+    entry = plan.entry
+    if plan.unfinished is not None:
+        plan.actions.append("finish")
+    elif (plan.changes or plan.ha) and entry.update:
+        if plan.unappliable:
+            reasons = "; ".join(f"{key}: {reason}" for key, reason in sorted(plan.unappliable.items()))
+            raise DriftNotApplicable(f"{entry.label} cannot be updated: {reasons}")
+        if TEMPLATE in plan.changes.parameters and entry.state != "stopped" and plan.status not in OFF:
+            raise DriftNotApplicable(
+                f"{entry.label} cannot be updated: template: the VM runs; set state=stopped to stop it"
+            )
+        plan.actions.append("update")
+    if power == "stop":
+        # Before all else: only a stopped VM can become a template.
+        plan.actions.insert(0, "stop")
+    elif power is not None:
+        plan.actions.append(power)
+    elif plan.is_rebooted:
+        plan.actions.append("reboot")
 
 
 def _rename(changes: ChangeSet, name: str, config: Mapping[str, t.Any]) -> ChangeSet:
