@@ -60,7 +60,7 @@ class StorageUse:
 
 @dataclass(slots=True)
 class NodeStorage:
-    """One storage as one node sees it."""
+    """One storage as one node sees it: one object for all nodes that see a shared one alike."""
 
     use: StorageUse
     active: bool
@@ -282,6 +282,7 @@ class ClusterState:
 
     def _place_storages(self, storages: Iterable[Storage]) -> None:
         shared, local = Shelf(), {name: Shelf() for name in self._by_name}
+        alike: dict[tuple[str, bool, frozenset[str]], NodeStorage] = {}
         for storage in sorted(storages, key=lambda s: (s.name, s.node)):
             info = self._by_name.get(storage.node)
             if info is None:
@@ -294,7 +295,10 @@ class ClusterState:
                 use.total, use.used = max(use.total, storage.total), max(use.used, storage.used)
             if storage.active and info.node.online:
                 use.nodes.add(storage.node)
-            info.storages[storage.name] = NodeStorage(use, storage.active, storage.content)
+            seen = NodeStorage(use, storage.active, storage.content)
+            if storage.shared:
+                seen = alike.setdefault((storage.name, storage.active, storage.content), seen)
+            info.storages[storage.name] = seen
 
     def _add(self, guest: Guest) -> None:
         self._guests[guest.vmid] = guest

@@ -12,14 +12,13 @@ from __future__ import annotations
 import functools
 import itertools
 import typing as t
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..errors import InvalidRequest
 from ..model import GIB, MIB, CloneSource, Disk, Request, StorageClass, Template
 from .cache import NodeInfo, NodeStorage, Shelf, StorageUse
 from .cloning import cloned_disks, landing_of, misplaced, moved_from, source_for
-from .framework.interface import CycleState
 from .framework.status import Shortage, Status, unresolvable, unschedulable
 from .patterns.names import name_pattern
 from .texts import hint, listed
@@ -122,25 +121,6 @@ def _land(clone: CloneSource, template: Template, node: NodeInfo, binding: Bindi
             resolvable = _could_hold(node.storages[name], ANY, size)
             return _short(NO_SPACE.format(name), detail, size - free, resolvable=resolvable)
     return None
-
-
-def volumes_on(
-    state: CycleState, request: Request, node: NodeInfo, classes: Mapping[str, StorageClass]
-) -> Binding | Status:
-    """The same, computed once per node and cycle for all plugins. The result must not be changed."""
-    return volumes_of(state, request, (node,), classes)[0]
-
-
-def volumes_of(
-    state: CycleState, request: Request, nodes: Iterable[NodeInfo], classes: Mapping[str, StorageClass]
-) -> list[Binding | Status]:
-    """The same for many nodes."""
-    known: dict[int, Binding | Status] = state.once(volumes_of, dict)
-    drives = state.once(_drives_anywhere, _drives_anywhere, request, classes)
-    for node in nodes:
-        if node.index not in known:
-            known[node.index] = find_volumes(request, node, classes, drives)
-    return [known[node.index] for node in nodes]
 
 
 def class_of(disk: Disk, classes: Mapping[str, StorageClass]) -> StorageClass:
@@ -257,7 +237,7 @@ def _could_hold(storage: NodeStorage, wanted: StorageClass, size: int) -> bool:
     return not storage.use.total or size <= _limit(storage, wanted)
 
 
-def _drives_anywhere(request: Request, classes: Mapping[str, StorageClass]) -> Drives | None:
+def drives_anywhere(request: Request, classes: Mapping[str, StorageClass]) -> Drives | None:
     """The drives of a request, if they do not depend on the node."""
     if request.clone is not None or any(disk.volume or disk.source for disk in request.disks):
         return None

@@ -9,6 +9,7 @@ import typing as t
 
 from support.small_cluster import cluster, guest, node, scheduler, vm
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.bindings import volumes_on
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.devices.constraints import Matcher
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.devices.finding import devices_on
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
@@ -18,7 +19,6 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.fram
     ReservePlugin,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import Status
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.volumes import volumes_on
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Disk, Storage
 
 

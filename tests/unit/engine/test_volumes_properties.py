@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from support.small_cluster import cluster, node, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch_cycle import schedule_all
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.bindings import volumes_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import (
     ClusterState,
     NodeStorage,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import CycleState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import Status
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.storages import (
@@ -160,6 +162,26 @@ def requests(draw: st.DrawFn) -> list[Request]:
 def placed_on(found: tuple[Storage, ...], config: Mapping[str, t.Any] = PROFILE) -> Scheduler:
     state = cluster([node(name, cores=99, gib=999) for name in NODES], storages=found)
     return Scheduler(state, {"balanced": Profile("balanced", builtin_registry(), config)})
+
+
+@settings(max_examples=400, deadline=None)
+@given(storages(), DRIVES, CLONE)
+def test_bindings_on_many_nodes__are_those_of_each_node_alone(
+    found: tuple[Storage, ...], disks: tuple[Disk, ...], clone: CloneSource | None
+) -> None:
+    nodes, request = placed_on(found).cluster.nodes, vm(disks=disks, clone=clone)
+    alone = [find_volumes(request, info, PARSED) for info in nodes]
+    assert volumes_of(CycleState(), request, nodes, PARSED) == alone
+
+
+def test_nodes_with_the_same_shared_storages__share_a_binding_unless_a_local_one_has_more_space() -> None:
+    everywhere = [Storage("ceph", at, "rbd", shared=True, total=80 * GIB) for at in NODES]
+    local = [Storage("data", at, "lvm", total=size * GIB) for at, size in zip(NODES, (20, 79, 81), strict=True)]
+    nodes = placed_on((*everywhere, *local)).cluster.nodes
+    one, two, three = volumes_of(CycleState(), vm(disks=(Disk("scsi0", GIB),)), nodes, PARSED)
+    assert one is two
+    assert isinstance(three, Binding)
+    assert three.storages == {"scsi0": "data"}
 
 
 def limit(wanted: StorageClass, seen: NodeStorage) -> float:

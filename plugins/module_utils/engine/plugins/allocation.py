@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ...errors import InvalidPluginConfig
 from ...model import Request
+from ..bindings import volumes_on
 from ..cache import NodeInfo, of_sums
 from ..framework.interface import CycleState, Event, Setting, check_settings
 from ..framework.many_nodes import ScoreOfMany
 from ..framework.status import Status
-from ..volumes import volumes_on
 
 SETTINGS: Mapping[str, Setting] = {
     "cpu_weight": Setting("float", 1.0, "weight of CPU within this score", minimum=0),

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from ...errors import InvalidPluginConfig, InvalidRequest
 from ...model import GIB, Disk, Request, StorageClass
+from ..bindings import volumes_of, volumes_on
 from ..cache import ClusterState, NodeInfo
 from ..cloning import source_for
 from ..framework.interface import (
@@ -28,7 +29,7 @@ from ..framework.many_nodes import FilterOfMany, ScoreOfMany
 from ..framework.status import SKIP, Category, Status
 from ..patterns import InvalidPattern
 from ..patterns.names import name_pattern
-from ..volumes import Binding, class_of, in_gib, larger_than_asked, volumes_of, volumes_on
+from ..volumes import Binding, class_of, in_gib, larger_than_asked
 
 STORAGE_CLASS: Mapping[str, Setting] = {
     "storages": Setting("list", [], "patterns of storage names, matched in full; empty: any name"),
@@ -151,7 +152,11 @@ class StorageBalance(PreFilterPlugin, ScoreOfMany):
 
     def score_all(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[float]:
         found = volumes_of(state, request, nodes, self.policy.storage_classes)
-        return [_free_percentage(each, node) for each, node in zip(found, nodes, strict=True)]
+        percentages: dict[int, float] = {}  # nodes that share a binding share its storages
+        for each, node in zip(found, nodes, strict=True):
+            if id(each) not in percentages:
+                percentages[id(each)] = _free_percentage(each, node)
+        return [percentages[id(each)] for each in found]
 
 
 def _free_percentage(found: Binding | Status, node: NodeInfo) -> float:
