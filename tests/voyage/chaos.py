@@ -290,6 +290,8 @@ class Chaos:
         self._history.referee.removed.add(guest.vmid)
         ha = self._history.cluster.ha
         ha.remove(ha.sid(guest))
+        cluster = self._history.cluster
+        self._do(lambda: cluster.tasks.start(guest.node, "qmdestroy", guest.vmid, MANAGER, _nothing))
         self._do(lambda: self._control.remove_guest(_Asked(vmid=str(guest.vmid)), {}))
 
     def _stop_by_hand(self) -> None:
@@ -330,6 +332,10 @@ class Chaos:
         """Do something in the simulated cluster."""
         self._history.loop.call_soon(action)
         self._history.loop.settle()
+
+
+async def _nothing(_task: object) -> None:
+    """Leave no trace but the task itself."""
 
 
 class _Asked:

@@ -87,7 +87,6 @@ class History:
         self.tasks: dict[int, Task] = {}
         network = Network(self.actors, self.loop, self.server, self.weather, self.rng, self.log)
         network.watch = self._note
-        network.lose = self.permits.lose
         Comparison.plan = lambda *args, **kwargs: self._meant(*args, **kwargs)  # type: ignore[method-assign]
         planning_module.Planning.plan = lambda *args, **kwargs: self._planned(*args, **kwargs)  # type: ignore[method-assign]
         session_module.Transport = network.transport  # type: ignore[misc, assignment]

@@ -7,8 +7,7 @@ A run may write to what it was asked for: the guests for which it has made plans
 planned to move, and what controllers have made for these names. What has got a VMID since then is another guest, also
 if it has the name that was asked for. A write may still reach one, if Proxmox takes no digest for it and the VMID
 changes hands between the proof and the write: so it is forgiven if the thread has read the guest's config with the
-request before, and that was one it may write to. What a run has just made is known by its name until the run reads its
-config for the first time: nothing else of it is known before.
+request before, and that was one it may write to.
 """
 
 from __future__ import annotations
@@ -39,15 +38,13 @@ _LISTS = re.compile(r"/cluster/resources$|/nodes/[^/]+/(?:qemu|lxc)$")
 @dataclass(eq=False)
 class Permit:
     """What one run may write to. seen are the births, by VMID, that it has read since it last listed all guests;
-    configs those of the configs that it has read, by VMID and identity; unread the names of what it has made, and not
-    read yet, by VMID.
+    configs those of the configs that it has read, by VMID and identity.
     """
 
     task: Task
     births: set[int] = field(default_factory=set)
     seen: dict[int, set[int]] = field(default_factory=dict)
     configs: dict[tuple[int, Identity], set[int]] = field(default_factory=dict)
-    unread: dict[int, str] = field(default_factory=dict)
 
 
 class Exchange(t.NamedTuple):
@@ -81,7 +78,6 @@ class Permits:
         self._of_plans: dict[str, Permit] = {}
         self._proofs: dict[t.Hashable, Mapping[int, int]] = {}
         self._called: dict[int, str] = {}
-        self._first_reads: dict[t.Hashable, tuple[Permit, int, str]] = {}
         self.broken: list[str] = []
 
     def is_foreign(self, guest: Guest) -> bool:
@@ -107,12 +103,6 @@ class Permits:
             births = permit.seen.get(vmid, set())
             permit.births |= births & self._on.get(homes[vmid], set()) if vmid in homes else births
 
-    def lose(self, thread: t.Hashable) -> None:
-        """The answer to the last request of a thread was lost: it has not read what it has made."""
-        if thread in self._first_reads:
-            permit, vmid, name = self._first_reads.pop(thread)
-            permit.unread[vmid] = name
-
     def meant(self, pid: int, vmid: int, identity: Identity | None) -> None:
         """A run has made a plan for an existing VM, from the config that has shown this identity."""
         permit = self._runs.get(pid)
@@ -126,7 +116,12 @@ class Permits:
         """Judge a request, and note what the run knows by its answer."""
         permit = self._runs.get(exchange.pid)
         proof = self._proofs.pop(exchange.thread, {})
-        self._first_reads.pop(exchange.thread, None)
+        if exchange.method == "GET" and exchange.path.endswith("/tasks"):
+            # The list of tasks shows what was destroyed: who reads it after a config has proved that guest until now.
+            guests = self._cluster.guests
+            self._proofs[exchange.thread] = {
+                vmid: birth for vmid, birth in proof.items() if vmid in guests and guests[vmid].birth == birth
+            }
         if permit is None:
             return
         self._called.update((guest.birth, guest.name) for guest in self._cluster.guests.values())
@@ -146,10 +141,6 @@ class Permits:
             for guest in read:
                 shown = identity_of({**guest.config, "digest": guest.digest()}, "")
                 permit.configs.setdefault((guest.vmid, shown), set()).add(guest.birth)
-                if permit.unread.get(guest.vmid) == guest.name:
-                    permit.births.add(guest.birth)
-                    self._first_reads[exchange.thread] = (permit, guest.vmid, guest.name)
-                permit.unread.pop(guest.vmid, None)
         elif _LISTS.search(exchange.path):
             read = list(guests.values())
             if exchange.path.endswith("/resources"):
@@ -171,8 +162,7 @@ class Permits:
         proven = {} if exchange.path.endswith("/config") else proof
         for vmid, birth in exchange.reached.items():
             name = self._called.get(birth)
-            is_unread = name is not None and permit.unread.get(vmid) == name
-            if not (is_unread or self._may(permit, birth) or self._may(permit, proven.get(vmid))):
+            if not (self._may(permit, birth) or self._may(permit, proven.get(vmid))):
                 self.broken.append(f"{who} ({permit.task}) writes to another guest: {what} reaches {name!r} ({vmid})")
         forged = sorted({*exchange.sent, *str(exchange.sent.get("delete", "")).split(",")}.intersection(FORGED))
         if exchange.path.endswith("/config") and forged:
@@ -190,5 +180,5 @@ class Permits:
         if exchange.method == "POST" and _CREATE.search(exchange.path):
             guest = self._cluster.guests.get(int(exchange.sent.get("newid") or exchange.sent["vmid"]))
             if guest is not None:
-                self._made[guest.birth] = permit.unread[guest.vmid] = str(exchange.sent.get("name"))
+                self._made[guest.birth] = str(exchange.sent.get("name"))
                 permit.births.add(guest.birth)

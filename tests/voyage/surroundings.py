@@ -111,7 +111,6 @@ class Network:
     Attributes:
         watch: is told of every answer: the request, the response, the births of the guests that the request was about
             when it arrived, by VMID, and which thread has sent it.
-        lose: is told of every answer that does not arrive: the actor that waits for it.
     """
 
     def __init__(
@@ -124,7 +123,6 @@ class Network:
         self._rng = rng
         self._log = log
         self.watch: Callable[[Request, t.Any, Mapping[int, int], Actor], None] = lambda *_answered: None
-        self.lose: Callable[[Actor | None], None] = lambda _thread: None
 
     def transport(self, _verify: object, timeout: float) -> Transport:
         return Transport(self, timeout)
@@ -154,7 +152,6 @@ class Network:
             self._actors.wait(seconds=chance() * 5)
         if response.status == 499 or chance() < weather.lost_after:
             self._log(f"{what}: the answer {response.status} was lost")
-            self.lose(self._actors.current)
             raise requests.exceptions.ConnectionError("the connection was cut")
         if response.status != 200:
             self._log(f"{what}: {response.status} {response.reason}")

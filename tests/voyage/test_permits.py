@@ -23,6 +23,7 @@ from .wishes import cluster as description
 START = "/nodes/pve1/qemu/210/status/start"
 CONFIG = "/nodes/pve1/qemu/210/config"
 LIST = "/cluster/resources"
+TASKS = "/nodes/pve1/tasks"
 WEB = Task(names=("web-1", "web-2"))
 
 
@@ -139,20 +140,32 @@ def test_what_a_run_has_made__it_may_write_to_and_others_only_under_that_name() 
     assert len(judged.permits.broken) == 1
 
 
-@pytest.mark.parametrize(
-    ("reads", "name", "is_forgiven"), [(0, "web-1", True), (0, "payroll", False), (1, "web-1", False)]
-)
-def test_what_a_run_has_made__is_known_by_its_name_until_its_first_read(
-    reads: int, name: str, is_forgiven: bool
+@pytest.mark.parametrize("name", ["web-1", "payroll"])
+def test_what_has_the_vmid_of_what_a_run_has_made__may_not_be_written_to(name: str) -> None:
+    judged = Judged()
+    judged.put("web-1")
+    judged.send("POST", "/nodes/pve1/qemu", vmid=210, name="web-1")
+    judged.put(name)
+    judged.send("GET", CONFIG)
+    judged.send("GET", TASKS)
+    judged.send("POST", START)
+    assert len(judged.permits.broken) == 1
+
+
+@pytest.mark.parametrize(("late", "is_forgiven"), [(True, True), (False, False)])
+def test_list_of_tasks__proves_that_a_guest_is_still_the_one_whose_config_was_read(
+    late: bool, is_forgiven: bool
 ) -> None:
     judged = Judged()
     judged.put("web-1")
     judged.send("POST", "/nodes/pve1/qemu", vmid=210, name="web-1")
-    for _read in range(reads):
-        judged.send("GET", CONFIG)
-    judged.put(name)
-    judged.send("GET", CONFIG, thread="b")
-    judged.send("POST", START, thread="c")
+    judged.send("GET", CONFIG)
+    if late:
+        judged.send("GET", TASKS)
+    judged.put("web-1")
+    if not late:
+        judged.send("GET", TASKS)
+    judged.send("POST", START)
     assert (judged.permits.broken == []) == is_forgiven
 
 

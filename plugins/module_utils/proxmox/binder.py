@@ -43,7 +43,7 @@ from .making import (
 from .options.drives import drive_size
 from .options.values import format_size
 from .outcomes import allocations, is_busy, is_tag_refusal, is_vmid_taken, is_worker_failure
-from .tasks import BUSY_PAUSE, SENDINGS, TaskFollower, TaskResult
+from .tasks import BUSY_PAUSE, SENDINGS, TaskFollower, TaskResult, is_destroyed_since
 from .unfinished import Unfinished, unfinished
 from .writes import GuestWriter
 
@@ -96,7 +96,7 @@ class Binder:
                 left behind.
         """
         request, node = decision.request, decision.node
-        making = Making(decision.vmid, request.name, node, "qmcreate", node, str(decision.vmid), fence, note)
+        making = self._making(decision, "qmcreate", node, decision.vmid, fence, note)
         sent = {**params, "vmid": decision.vmid}
         ending = Ending.of(request, str(params.get("description", "")), marked=bool(resizes))
         later: dict[str, t.Any] = {}
@@ -115,7 +115,7 @@ class Binder:
         kept: tuple[str, ...] = ()
         guest = None
         if later or resizes:
-            made, config = self._adjustable(making, ending)
+            made, config = self._adjustable(making, result, ending)
             guest = made
             growing, kept = _growing(resizes or {}, config)
             ending = self._leftovers.remove_if_this_fails(
@@ -147,7 +147,7 @@ class Binder:
         Raises: as create.
         """
         request, vmid = decision.request, decision.vmid
-        making = Making(vmid, request.name, decision.node, "qmclone", template.node, str(template.vmid), fence, note)
+        making = self._making(decision, "qmclone", template.node, template.vmid, fence, note)
         ending = Ending.of(
             request, str(request.options.get("description", template.description)), marked=adjust is not None
         )
@@ -185,7 +185,7 @@ class Binder:
         Raises: as create.
         """
         request, node, vmid = decision.request, decision.node, decision.vmid
-        making = Making(vmid, request.name, node, RESTORING, node, str(vmid), fence, note)
+        making = self._making(decision, RESTORING, node, vmid, fence, note)
         description = str(request.options.get("description", archive.config.get("description", "")))
         ending = Ending.of(request, description, marked=adjust is not None)
         sent = {**params, "vmid": vmid}
@@ -235,7 +235,7 @@ class Binder:
         result = self._make(making, send)
         if adjust is None:
             return self._finish(making, result, ending, running=running)
-        guest, config = self._adjustable(making, ending)
+        guest, config = self._adjustable(making, result, ending)
         ending = self._leftovers.remove_if_this_fails(
             making,
             guest,
@@ -261,7 +261,7 @@ class Binder:
         node = making.node
         try:
             if running or ending.has_steps or ending.marked:
-                guest = guest or self._new_guest(making, ending)[0]
+                guest = guest or self._new_guest(making, made, ending)[0]
                 if running:
                     # After the proof, which may take long enough for the reservation to expire.
                     making.fence()
@@ -276,12 +276,17 @@ class Binder:
         log = made.log if made.warnings else ()
         return Created(making.vmid, node, (*log, *warnings))
 
+    def _making(
+        self, decision: Decision, kind: str, task_node: str, about: int, fence: Callable[[], None], note: Note
+    ) -> Making:
+        name, since = decision.request.name, self._session.server_time()
+        return Making(decision.vmid, name, decision.node, kind, task_node, str(about), fence, note, since)
+
     def _make(self, making: Making, send: Callable[[], str]) -> TaskResult:
         """Send a create, clone or restore and follow its task.
 
         After a lost answer, look for the VM before the request is sent again.
         """
-        since = self._session.server_time()
         lost: AnswerLost | None = None
         for tries_left in reversed(range(SENDINGS)):
             self._check_fence(making, lost)
@@ -294,12 +299,12 @@ class Binder:
                 return result
             except AnswerLost as error:
                 lost = error
-                found = self._lost_answers.look_for(making, since)
+                found = self._lost_answers.look_for(making)
                 if found:
                     return found
             except (ApiError, TaskFailed) as error:
                 if is_vmid_taken(error.message, making.vmid):
-                    found = self._lost_answers.look_for(making, since) if lost else None
+                    found = self._lost_answers.look_for(making) if lost else None
                     if found:
                         return found
                     raise VMIDTaken(f"VMID {making.vmid} is taken: {error.message}", making.vmid) from error
@@ -328,27 +333,29 @@ class Binder:
                 raise
             raise Ended(Unknown(making.vmid, making.node, lost, begun=False)) from error
 
-    def _adjustable(self, making: Making, ending: Ending) -> tuple[GuestWriter, dict[str, t.Any]]:
+    def _adjustable(self, making: Making, made: TaskResult, ending: Ending) -> tuple[GuestWriter, dict[str, t.Any]]:
         """Return the writer to the VM that this call has made, and its config. Raises Ended when it cannot be read."""
         try:
-            return self._new_guest(making, ending)
+            return self._new_guest(making, made, ending)
         except (VMIDTaken, GuestVanished):
             raise
         except CollectionError as error:
             reason = "its config cannot be read; run the task again to finish it"
             raise Ended(LeftBehind(making.vmid, making.node, error, reason)) from error
 
-    def _new_guest(self, making: Making, ending: Ending) -> tuple[GuestWriter, dict[str, t.Any]]:
+    def _new_guest(self, making: Making, made: TaskResult, ending: Ending) -> tuple[GuestWriter, dict[str, t.Any]]:
         """Read the config of the VM that this call has made; from now on, the identity that it shows is the VM's.
 
-        It has the requested name, and the mark if the call has set one. Raises VMIDTaken when the VM was removed and
-        another one has its VMID, GuestVanished when there is none.
+        It has the requested name, and the mark if the call has set one, both of which others may give to a VM of their
+        own: so the list of tasks proves that the VM was not destroyed before its config was read. Raises VMIDTaken when
+        the VM was removed and another one has its VMID, GuestVanished when there is none.
         """
         config = read_config(self._session, making.node, making.vmid)
         if config is None:
             raise GuestVanished(f"VM {making.vmid} is no longer on node {making.node}, where it was made")
         is_other = bool(making.name) and config.get("name") != making.name
-        if is_other or (ending.marked and unfinished(config) is None):
+        is_other = is_other or (ending.marked and unfinished(config) is None)
+        if is_other or is_destroyed_since(self._session, making.node, making.vmid, made.upid, making.since):
             raise VMIDTaken(f"VMID {making.vmid} is taken by another guest on node {making.node}", making.vmid)
         guest = self._leftovers.writer_of(making.node, making.vmid, config)
         making.note(identity=guest.identity)

@@ -28,7 +28,7 @@ class LostAnswers:
         self._poller = tasks.poller
         self._finder = finder
 
-    def look_for(self, making: Making, since: float | None) -> TaskResult | None:
+    def look_for(self, making: Making) -> TaskResult | None:
         """Look for the VM after a lost answer: return the result if it was made, None if there is no such guest.
 
         Raises VMIDTaken when another guest has the VMID, TaskFailed when the VM's task failed, and Ended when it cannot
@@ -37,7 +37,7 @@ class LostAnswers:
         shown = False
         try:
             shown = self._poller.until(lambda: self._finder.row(making.vmid), LOOK_FOR) is not None
-            return self._wait_for(making, since) if shown else None
+            return self._wait_for(making) if shown else None
         except TaskTimeout as error:
             raise Ended(Unknown(making.vmid, making.node, error, begun=shown)) from error
         except (ApiError, ConnectionFailed, PermissionDenied) as error:
@@ -45,9 +45,9 @@ class LostAnswers:
             lost = AnswerLost(text, vmid=making.vmid, node=making.node)
             raise Ended(Unknown(making.vmid, making.node, lost, begun=False)) from error
 
-    def _wait_for(self, making: Making, since: float | None) -> TaskResult | None:
+    def _wait_for(self, making: Making) -> TaskResult | None:
         """Wait until the guest with our VMID has its complete config, and return our task's result if it is our VM."""
-        upid = self._own_task(making, since)
+        upid = self._own_task(making)
         if upid:
             making.note(task=upid)
         result = self._tasks.wait(upid) if upid else TaskResult("", making.node)
@@ -71,12 +71,12 @@ class LostAnswers:
             return result
         raise VMIDTaken(f"VMID {making.vmid} is taken by another guest on node {guest['node']}", making.vmid)
 
-    def _own_task(self, making: Making, since: float | None) -> str | None:
+    def _own_task(self, making: Making) -> str | None:
         """Return the task that makes the VM, if it can be identified."""
-        if since is None:
+        if making.since is None:
             return None
         rows = task_rows(self._session, making.task_node, making.task_id)
-        new = [task for task in begun_since(rows, {making.task_type}, since) if task.user == self._session.user]
+        new = [task for task in begun_since(rows, {making.task_type}, making.since) if task.user == self._session.user]
         # A clone's task names only its source, and other clones of it may have been made at the same time.
         if not new or (making.task_type != "qmcreate" and len(new) > 1):
             return None

@@ -40,7 +40,7 @@ def unnoted(*, task: str = "", identity: Identity | None = None) -> None:
 @dataclass(frozen=True, slots=True)
 class Making:
     """A VM that is being made: its VMID, name and node, the type, node and id of its task, the fence to call before
-    each write, and where to note what is known of the VM.
+    each write, where to note what is known of the VM, and the server's time before the first request.
     """
 
     vmid: int
@@ -51,6 +51,7 @@ class Making:
     task_id: str
     fence: Callable[[], None]
     note: Note
+    since: float | None
 
 
 @dataclass(frozen=True, slots=True)

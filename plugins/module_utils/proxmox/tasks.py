@@ -67,6 +67,7 @@ _BELIEVED = 10.0
 _OLD = 0.1
 # After this many refusals in a row, over some seconds, the status counts as unreadable.
 _REFUSALS = 10
+_HEX = re.compile(r"[0-9A-Fa-f]{1,16}")
 # After reads of a task have failed for so many seconds, the cluster is asked whether its node is offline.
 _ASK_AFTER = 30.0
 _LOG_PAGE = 500
@@ -106,9 +107,18 @@ class Upid:
             ApiError: text is no UPID.
         """
         parts = str(text).split(":")
-        if len(parts) != 9 or parts[0] != "UPID" or not re.fullmatch(r"[0-9A-Fa-f]+", parts[4]):
+        if len(parts) != 9 or parts[0] != "UPID" or not all(_HEX.fullmatch(part) for part in parts[3:5]):
             raise ApiError(f'expected the UPID of a task, got "{text}"')
         return cls(str(text), parts[1], int(parts[4], 16), parts[5], parts[6], parts[7])
+
+    def began_before(self, other: Upid) -> bool:
+        """Tell whether another task began later. Within a second, only the tasks of one node have an order: the UPID
+        has the time of their process as well, in hundredths of a second since the node was booted.
+        """
+        if self.node != other.node or self.started != other.started:
+            return self.started < other.started
+        ticks, others = (int(each.text.split(":")[3], 16) for each in (self, other))
+        return ticks < others
 
 
 def task_rows(reader: Reader, node: str, about: int | str) -> list[Mapping[str, t.Any]]:
@@ -118,6 +128,18 @@ def task_rows(reader: Reader, node: str, about: int | str) -> list[Mapping[str, 
     except (ApiError, PermissionDenied):
         return []
     return rows
+
+
+def is_destroyed_since(reader: Reader, node: str, vmid: int, made: str, since: float | None) -> bool:
+    """Tell whether the VM that a task made was destroyed on node since, so that another one has its VMID if any has.
+
+    made is the UPID of the task that made it; if that is not known, it was asked for at since by the server's clock, or
+    at any time. Tasks that this user cannot see do not count.
+    """
+    destroyed = [row for row in task_rows(reader, node, vmid) if row.get("type") == "qmdestroy"]
+    if not made:
+        return bool(begun_since(destroyed, {"qmdestroy"}, since or 0.0))
+    return any(Upid.parse(made).began_before(Upid.parse(row["upid"])) for row in destroyed)
 
 
 def migrating(reader: Reader) -> frozenset[int]:

@@ -10,7 +10,7 @@ about to do is compared with the plan. A plan that was carried out in part is co
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ..engine.texts import shortened
@@ -25,7 +25,7 @@ from ..errors import (
     PluginFailed,
     SchedulingGated,
 )
-from ..model import Disk, Identity, Request
+from ..model import Disk, Guest, Identity, Request
 from ..proxmox.creations import BeingCreated
 from ..proxmox.identity import Sameness, compare, named
 from ..proxmox.options.drives import Drive
@@ -97,8 +97,11 @@ class Approved:
             changed = f"it was made for cluster {planned}, and this is {cluster}"
             raise PlanStale(f"apply: the cluster is not as planned: {changed}", changed=[changed])
 
-    def objection(self, job: Job) -> PlanStale | None:
-        """Return why the run must not carry out a job; None if it is what the plan says, or the rest of that."""
+    def objection(self, job: Job, is_own: Callable[[Guest, Identity], bool]) -> PlanStale | None:
+        """Return why the run must not carry out a job; None if it is what the plan says, or the rest of that.
+
+        is_own tells whether a VM is proved to be one that a run has created.
+        """
         planned = self._of(job.entry)
         if planned is None or isinstance(job.error, NO_CHANGE):
             return None
@@ -107,6 +110,7 @@ class Approved:
         else:
             changed = list(deviations(planned, planned_vm(job)))
             changed += _elsewhere(planned, job)
+            changed += () if changed else _unproved(planned, job, is_own)
         if not changed:
             return None
         return PlanStale(f"{job.label} is not as planned: {'; '.join(changed)}", changed=changed)
@@ -261,6 +265,18 @@ def _elsewhere(planned: PlannedVM, job: Job) -> Iterator[str]:
         volume = str(job.plan.config.get(slot, ""))
         if volume and not volume.startswith(f"{storage}:"):
             yield f"{slot} is {volume.partition(',')[0]}, planned on {storage}"
+
+
+def _unproved(planned: PlannedVM, job: Job, is_own: Callable[[Guest, Identity], bool]) -> Iterator[str]:
+    """Say that a meanwhile created VM may be somebody else's. Its name and its notes prove nothing."""
+    plan = job.plan
+    if not planned.is_new or plan is None or not plan.actions:
+        return
+    if plan.identity is None or not is_own(plan.guest, plan.identity):
+        yield (
+            f"{_place(planned)}, there is a VM of that name already, which would have to {' and '.join(plan.actions)}, "
+            "and the ledger does not prove that a run with this plan has created it"
+        )
 
 
 def _place(vm: PlannedVM) -> str:

@@ -13,7 +13,7 @@ from ..model import Guest, Identity
 from ..proxmox.api.failures import UNREADABLE
 from ..proxmox.api.reader import Reader
 from ..proxmox.identity import Sameness, as_json, compare, identity_of, named
-from ..proxmox.tasks import Upid, task_rows
+from ..proxmox.tasks import Upid, is_destroyed_since, task_rows
 from ..reservations.records import Reservation
 from .options.entries import Entry
 
@@ -78,6 +78,22 @@ def check_birth(
 def is_begun(reservations: Iterable[Reservation], guest: Guest) -> bool:
     """Whether the ledger knows of the creation of a VM, which may not have been finished."""
     return any(each.vmid == guest.vmid and not each.source for each in reservations)
+
+
+def is_proved(reader: Reader, reservations: Iterable[Reservation], guest: Guest, found: Identity) -> bool:
+    """Whether the ledger proves that a VM is the one that a run has created. found is what its config shows.
+
+    Where the run did not come to read the config, the task of the creation proves it: the VM was not destroyed since.
+    """
+    for each in reservations:
+        if each.source or (each.vmid, each.name) != (guest.vmid, guest.name):
+            continue
+        if each.identity is not None:
+            return compare(each.identity, found) is Sameness.SAME
+        if not each.task or is_another(reader, each, found):
+            return False
+        return not is_destroyed_since(reader, guest.node, guest.vmid, each.task, None)
+    return False
 
 
 def _is_made_by_others(reader: Reader, reservation: Reservation, task: Upid, found: Identity) -> bool:

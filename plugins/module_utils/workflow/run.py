@@ -10,7 +10,7 @@ import typing as t
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from ..errors import CollectionError, GuestVanished, InternalError, Interrupted, VMNotKnown
 from ..proxmox.creations import Creations
@@ -184,7 +184,7 @@ class Run:
         if again is not None:
             return again
         self._plan_existing(due, placement)
-        self._hold_to_plan(due)
+        self._hold_to_plan(due, placement)
         if self._forget_vanished(due):
             self._give_back(due)
             return placement.seen.lessons
@@ -225,11 +225,15 @@ class Run:
 
         return ExistingVMs(self._options, self._access, self._placer, placement, self._creations)
 
-    def _hold_to_plan(self, due: Sequence[Job]) -> None:
+    def _hold_to_plan(self, due: Sequence[Job], placement: Placement) -> None:
         """Refuse the jobs that deviate from the approved plan."""
+        if self._approved is None:
+            return
+        from .births import is_proved
+
+        is_own = partial(is_proved, self._access.reader, placement.seen.reservations)
         for job in due:
-            objection = None if self._approved is None else self._approved.objection(job)
-            if objection is not None:
+            if (objection := self._approved.objection(job, is_own)) is not None:
                 self._refuse(job, objection)
 
     def _forget_vanished(self, due: Sequence[Job]) -> bool:
