@@ -161,7 +161,8 @@ options:
         message states what changed. O(all_or_nothing) is always in force.
       - A plan that moves guests requires O(make_room), whose C(parallel), C(bwlimit) and C(timeout) apply. Exactly
         these moves are made, before anything else. If one fails, no VM is created.
-      - An interrupted plan is completed. Applying a completed plan again changes nothing.
+      - An interrupted plan is completed. Applying a completed plan again changes nothing. A VM that the plan creates
+        and that exists already is finished or started only if the ledger proves that a run has created it.
     type: raw
   progress_file:
     description:

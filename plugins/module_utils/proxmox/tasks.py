@@ -133,7 +133,7 @@ def task_rows(reader: Reader, node: str, about: int | str) -> list[Mapping[str, 
 def is_destroyed_since(reader: Reader, node: str, vmid: int, made: str, since: float | None) -> bool:
     """Tell whether the VM that a task made was destroyed on node since, so that another one has its VMID if any has.
 
-    made is the UPID of the task that made it; if that is not known, it was asked for at since by the server's clock, or
+    made is the UPID of the task that made it; if that is not known, it was requested at since by the server's clock, or
     at any time. Tasks that this user cannot see do not count.
     """
     destroyed = [row for row in task_rows(reader, node, vmid) if row.get("type") == "qmdestroy"]

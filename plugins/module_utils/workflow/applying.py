@@ -268,7 +268,7 @@ def _elsewhere(planned: PlannedVM, job: Job) -> Iterator[str]:
 
 
 def _unproved(planned: PlannedVM, job: Job, is_own: Callable[[Guest, Identity], bool]) -> Iterator[str]:
-    """Say that a meanwhile created VM may be somebody else's. Its name and its notes prove nothing."""
+    """Say that a meanwhile created VM may be that of another user. Its name and its notes prove nothing."""
     plan = job.plan
     if not planned.is_new or plan is None or not plan.actions:
         return

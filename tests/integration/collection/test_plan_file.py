@@ -109,6 +109,30 @@ def test_plan__that_was_carried_out_in_part_is_completed(
     assert [vm["actions"] for vm in result["vms"]] == [["start"], [], ["update"], ["start"], [], []]
 
 
+@pytest.mark.parametrize("forgotten", [True, False])
+def test_vm_that_somebody_else_made_since__is_not_finished(
+    controller: Controller, cluster: SimulatedCluster, tmp_path: Path, forgotten: bool
+) -> None:
+    """It has the name, the VMID and the notes of one that the plan creates, and even its time and its UUID."""
+    task: dict[str, Any] = {"name": "web-1", "clone": "debian-13", "cores": 4, "state": "started"}
+    plan = controller.schedule(**task, check=True)["vm_plan"]
+    cluster.fault(method="POST", path="/status/start$", task_error="no start", count=1)
+    controller.fail("TaskFailed", **task, apply=plan)
+    made = found(cluster, "web-1")
+    config = {key: value for key, value in made["config"].items() if key not in ("vmgenid", "name", "cores", "memory")}
+    cluster.remove_guest(made["vmid"])
+    cluster.add_guest(vmid=made["vmid"], name="web-1", node=made["node"], cores=4, config=config,
+                      memory=int(made["config"]["memory"]))  # fmt: skip
+    cluster.reset_requests()
+
+    failed = controller.fail(
+        "PlanStale", **task, apply=plan, **({"reservations": str(tmp_path / "other")} if forgotten else {})
+    )
+
+    assert "the ledger does not prove that a run with this plan has created it" in failed["msg"]
+    assert writes(cluster) == []
+
+
 @pytest.mark.parametrize(
     "vm",
     [

@@ -119,6 +119,7 @@ def test_create__a_started_vm_costs_one_request_more_and_the_proof_of_its_identi
     assert calls(cluster) == [
         "POST /nodes/pve1/qemu",
         "GET /nodes/pve1/qemu/200/config",
+        "GET /nodes/pve1/tasks",
         "POST /nodes/pve1/qemu/200/status/start",
     ]
 
@@ -521,6 +522,41 @@ def test_guest_that_took_the_place_of_ours__is_never_changed(cluster, binder, mo
     assert (theirs["config"]["memory"], theirs["status"]) == ("64", "stopped")
 
 
+@pytest.mark.parametrize(
+    "make_it",
+    [
+        lambda binder: create(binder, decision(running=True)),
+        lambda binder: clone(binder, changes={"memory": 512}),
+    ],
+)
+def test_guest_that_looks_like_ours__is_not_taken_for_it(cluster, session, binder, monkeypatch, make_it):
+    """Its owner has removed ours before its config was read for the first time, and has copied its notes."""
+    wait = binder._tasks.wait
+
+    def replaced(upid: str) -> t.Any:
+        result = wait(upid)
+        config = {"description": cluster.state()["guests"][200]["config"].get("description", "")}
+        wait(session.delete("/nodes/pve1/qemu/200"))
+        cluster.add_guest(vmid=200, name="web", node="pve1", memory=64, config=config)
+        monkeypatch.setattr(binder._tasks, "wait", wait)
+        return result
+
+    monkeypatch.setattr(binder._tasks, "wait", replaced)
+    with pytest.raises(VMIDTaken):
+        make_it(binder)
+    theirs = cluster.state()["guests"][200]
+    assert (theirs["config"]["memory"], theirs["status"]) == ("64", "stopped")
+
+
+def test_vmid_that_was_in_use_a_moment_before__does_no_harm(cluster, session, binder):
+    create(binder)
+    binder._tasks.wait(session.delete("/nodes/pve1/qemu/200"))
+
+    create(binder, decision(running=True))
+
+    assert cluster.state()["guests"][200]["status"] == "running"
+
+
 def test_reservation__is_proved_last_before_a_clone_and_its_start(cluster, binder):
     before: list[str] = []
 
@@ -529,7 +565,7 @@ def test_reservation__is_proved_last_before_a_clone_and_its_start(cluster, binde
 
     binder.clone(decision(running=True), template(binder), {"full": 1}, None, fence=fence)
 
-    assert before[-2:] == ["GET /nodes/pve1/qemu/9000/config", "GET /nodes/pve1/qemu/200/config"]
+    assert before[-2:] == ["GET /nodes/pve1/qemu/9000/config", "GET /nodes/pve1/tasks"]
 
 
 @pytest.mark.parametrize("name", ["tpl", "theirs"])

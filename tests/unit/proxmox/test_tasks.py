@@ -20,7 +20,12 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
     TaskTimeout,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.failures import NodeUnreachable
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import Poller, TaskFollower, Upid
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import (
+    Poller,
+    TaskFollower,
+    Upid,
+    is_destroyed_since,
+)
 
 UPID = "UPID:pve2:00000650:0005621F:6B0150A8:qmcreate:400:op@pve!tok:"
 OK = {"status": "stopped", "exitstatus": "OK"}
@@ -202,3 +207,37 @@ def test_task_whose_status_is_refused_for_good__goes_on_and_is_named():
         world.follower.wait(UPID)
     assert raised.value.details == {"upid": UPID, "node": "pve2"}
     assert 1 < world.now < 10
+
+
+@pytest.mark.parametrize(
+    ("made", "destroyed", "since"),
+    [
+        ("pve2:00000650:00000100:6B0150A8", "pve2:00000651:00000101:6B0150A8", None),
+        ("pve2:00000650:00000100:6B0150A8", "pve2:00000011:00000001:6B0150A9", None),
+        ("pve1:00000650:00000100:6B0150A8", "pve2:00000651:00000001:6B0150A9", None),
+        ("", "pve2:00000651:00000100:6B0150A8", float(0x6B0150A8)),
+        ("", "pve2:00000651:00000100:6B0150A8", None),
+    ],
+)
+def test_vm_that_was_destroyed__is_known_by_a_task_after_that_of_its_creation(
+    made: str, destroyed: str, since: float | None
+) -> None:
+    assert _is_destroyed(made, destroyed, since)
+
+
+@pytest.mark.parametrize(
+    ("made", "destroyed", "since"),
+    [
+        ("pve2:00000650:00000100:6B0150A8", "pve2:00000649:000000FF:6B0150A8", None),
+        ("pve2:00000650:00000100:6B0150A8", "pve2:00000649:00000101:6B0150A7", None),
+        ("pve1:00000650:00000100:6B0150A8", "pve2:00000651:00000101:6B0150A8", None),
+        ("", "pve2:00000651:00000100:6B0150A8", float(0x6B0150A8 + 60)),
+    ],
+)
+def test_vm_that_had_the_vmid_before__was_another(made: str, destroyed: str, since: float | None) -> None:
+    assert not _is_destroyed(made, destroyed, since)
+
+
+def _is_destroyed(made: str, destroyed: str, since: float | None) -> bool:
+    rows = [{"type": "qmdestroy", "upid": f"UPID:{destroyed}:qmdestroy:400:op@pve:"}, {"type": "qmcreate", "upid": ""}]
+    return is_destroyed_since(World(rows), "pve2", 400, made and f"UPID:{made}:qmcreate:400:op@pve!tok:", since)
