@@ -27,6 +27,15 @@ from pathlib import Path
 from ansible.module_utils import basic
 
 MODULES = "ansible_collections.qemu_scheduler.proxmox.plugins.modules"
+MODULE_UTILS = "ansible_collections.qemu_scheduler.proxmox.plugins.module_utils"
+LIBRARIES = (
+    "proxmoxer.backends.https",
+    "proxmoxer.core",
+    "psycopg",
+    "ansible.module_utils._internal._json._profiles._module_legacy_c2m",
+    "ansible.module_utils._internal._json._profiles._module_legacy_m2c",
+)
+"""What modules import besides; not every release has all of it."""
 
 WITHOUT = "TEST_WITHOUT_PACKAGES"
 """An environment variable of a module: packages, separated by spaces, that it should find not installed."""
@@ -99,9 +108,18 @@ def _name(code: types.CodeType) -> str:
     return f"{file}:{getattr(code, 'co_qualname', code.co_name)}"
 
 
+def load() -> None:
+    """Import what modules use, also what they import only when they need it, and the libraries that are installed."""
+    for package in (MODULES, MODULE_UTILS):
+        for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+            importlib.import_module(module.name)
+    for library in LIBRARIES:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(library)
+
+
 def main(connection: Connection) -> None:
-    for module in pkgutil.iter_modules(importlib.import_module(MODULES).__path__):
-        importlib.import_module(f"{MODULES}.{module.name}")
+    load()
     # Garbage collections of the modules would look at all that, and copy its pages.
     gc.collect()
     gc.freeze()
