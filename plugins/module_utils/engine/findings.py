@@ -23,6 +23,15 @@ CURES = {
 }
 """How a rule of the task becomes a preference."""
 
+OPTIONS = {
+    "NodeAffinity": "node_affinity",
+    "NodeName": "node",
+    "NodeRegex": "node_regex",
+    "TopologySpread": "topology_spread",
+    "VMAffinity": "affinity",
+}
+"""The option of a VM that makes a rule reject nodes, which is what a user knows the rule by."""
+
 NODES_NAMED = 5
 """How many nodes the sentence names of each rule; the data has them all."""
 
@@ -48,14 +57,15 @@ def findings_in_parts(findings: Mapping[str, t.Any], most_rules: int | None = No
     if most_rules is not None:
         rules = sorted(rules, key=lambda rule: (-len(rule[1]), rule[0]))[:most_rules]
     parts = [
-        f"without {rule}, {listed(first(nodes, NODES_NAMED))} would fit{CURES.get(rule, '')}" for rule, nodes in rules
+        f"without {OPTIONS.get(rule, rule)}, {listed(first(nodes, NODES_NAMED))} would fit{CURES.get(rule, '')}"
+        for rule, nodes in rules
     ]
     close = findings["nearest"]
     # What a single rule rejects is reported above, unless a resource is short.
     if close is not None and (close["missing"] or len(close["also"]) > 1):
         lacks = [amount_text(what, amount) for what, amount in close["missing"].items()]
         short = f"{listed(lacks)} short" if lacks else ""
-        by = f"refused by {listed(close['also'])}" if close["also"] else ""
+        by = f"refused by {listed([OPTIONS.get(rule, rule) for rule in close['also']])}" if close["also"] else ""
         parts.append(f"the closest is {close['node']}: {', and '.join(filter(None, (short, by)))}")
     return parts
 

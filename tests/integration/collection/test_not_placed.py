@@ -123,7 +123,7 @@ def test_reasons__are_counted_in_kube_schedulers_words(
     assert failed["msg"] == (
         "0/5 nodes are available for VM \"web-1\": 3 node(s) didn't match node regex 'db.*' "
         "(web1, web2, web3), 2 node(s) would exceed the memory overcommit ratio 1.0 (db1, db2); "
-        "without NodeRegex, web1, web2 and web3 would fit; the closest is db1: 4.0 GiB of memory short"
+        "without node_regex, web1, web2 and web3 would fit; the closest is db1: 4.0 GiB of memory short"
     )
 
 

@@ -28,6 +28,7 @@ from support.controller import Controller
         ({"template": "debian-13"}, "template: expected a boolean; the template to make a VM from is named by clone"),
         ({"sshkeys": "~/.ssh/id_ed25519.pub"}, "; that of a file is {{ lookup('ansible.builtin.file', "),
         ({"nameservers": "192.0.2.1 192.0.2.2"}, "expected a list of single words, such as [192.0.2.1, 192.0.2.2]"),
+        ({"cpu": 4}, "cputype: '4' is not valid, expected the name of a CPU model, such as host; the number of CPUs is"),
         ({"tags": "a;b"}, "the first a letter, a digit or _, such as [a, b]"),
         ({"net": ["virtio,bridge=vmbr0"]}, "net: expected a mapping with keys such as net0, got a list"),
         ({"node_regex": ["pve1", "pve2"]}, "node_regex: expected a text, got a list"),

@@ -110,9 +110,9 @@ def test_sentence__names_who_refuses_the_nearest_node_where_nothing_is_short() -
     findings = scheduler(state).schedule(vm(node="pve9", node_regex="web.*")).findings["WhatIf"]
     assert findings["rules"] == {}
     assert findings["nearest"] == {"node": "pve1", "missing": {}, "also": ["NodeName", "NodeRegex"]}
-    assert sentence(findings) == "The closest is pve1: refused by NodeName and NodeRegex"
+    assert sentence(findings) == "The closest is pve1: refused by node and node_regex"
     findings = scheduler(state).schedule(vm(node="pve2")).findings["WhatIf"]
-    assert sentence(findings) == "Without NodeName, pve1 would fit; without NodeReady, pve2 would fit"
+    assert sentence(findings) == "Without node, pve1 would fit; without NodeReady, pve2 would fit"
 
 
 def test_rule_that_refuses_every_node_before_any_is_looked_at__is_named_too() -> None:

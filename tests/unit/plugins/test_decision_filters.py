@@ -213,7 +213,7 @@ def test_cluster__is_named_where_a_task_is_about_several() -> None:
 
 
 def test_findings_of_plugins__end_the_explanation() -> None:
-    assert explain([FAILED])[-2:] == ["      Own: ask Ann", "      Without NodeRegex, pve1 would fit"]
+    assert explain([FAILED])[-2:] == ["      Own: ask Ann", "      Without node_regex, pve1 would fit"]
 
 
 def test_explanations__are_apart_from_each_other() -> None:

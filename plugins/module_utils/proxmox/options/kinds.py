@@ -102,7 +102,12 @@ CICUSTOM = PropertyKind("cicustom", {"meta": _TEXT, "network": _TEXT, "user": _T
 CPU = PropertyKind(
     "cpu",
     {
-        "cputype": Property(default="kvm64", pattern=r"[\w.+-]+", expected="the name of a CPU model, such as host"),
+        "cputype": Property(
+            default="kvm64",
+            # There are CPU models of three digits, such as 486.
+            pattern=r"(?!\d{1,2}$)[\w.+-]+",
+            expected="the name of a CPU model, such as host; the number of CPUs is cores",
+        ),
         "flags": Property("set", pattern=r"[+-][\w.-]+(;[+-][\w.-]+)*", expected="flags with a sign: +aes;-pcid"),
         "guest-phys-bits": _COUNT,
         "hidden": _OFF,
