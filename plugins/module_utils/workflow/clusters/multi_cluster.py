@@ -93,7 +93,7 @@ class MultiClusterRun:
         self._jobs = {entry.position: Job(entry) for entry in entries}
         try:
             self._note_down()
-            self._go(entries, write=write)
+            self._place_and_create(entries, write=write)
         except KeyboardInterrupt:
             self.interrupted = True
             for site in self._all_sites if write else ():
@@ -114,15 +114,15 @@ class MultiClusterRun:
             reserved = set() if known is None else reserved_at(access, known[0])
             self._cycle.silent.add(name, error.message, reserved)
 
-    def _go(self, entries: Sequence[Entry], *, write: bool) -> None:
+    def _place_and_create(self, entries: Sequence[Entry], *, write: bool) -> None:
+        """Place the entries and carry that out, in rounds, until no VM is worth another try."""
         patience = self._options.wait_for_capacity if write else 0.0
         waiting = Waiting(patience, self._profile_of, self._glance, tell=self._tell_wait)
         due, rounds, looked = entries, 0, False
         while due:
             rounds += 1
             try:
-                all_or_nothing = self._options.all_or_nothing and not self.wrote
-                loose = self._cycle.place(due, all_or_nothing=all_or_nothing, reserve=write)
+                jobs = self._place(due, reserve=write)
             except CollectionError as error:
                 if isinstance(error, (OtherCluster, LeaseLost)) and rounds < TRIES:
                     continue
@@ -133,21 +133,34 @@ class MultiClusterRun:
                     self._jobs[entry.position].fail(error)
                 return
             looked = True
-            jobs = [*loose, *(job for site in self._cycle.sites for job in site.jobs)]
-            for job in jobs:
-                job.follow(self._jobs[job.entry.position])
-                self._jobs[job.entry.position] = job
-            failed = [job for job in self._jobs.values() if job.error is not None]
-            held = self._options.all_or_nothing and not self.wrote and bool(failed)
-            stands = self._carry_out(write=write and not held) and not held
-            for job in jobs:
-                job.held_back = job.held_back or not stands
+            stands = self._carry_out_unless_held_back(jobs, write=write)
             if self.interrupted:
                 return
             lost = [job for job in jobs if _lost_its_place(job)] if stands and write and rounds < TRIES else []
             again = lost or self._worth_a_try([] if stands else jobs, waiting)
             # Entries that a cluster completed, for example with the sizes in a backup, are valid for that cluster only.
             due = [entry for entry in entries if entry.position in {job.entry.position for job in again}]
+
+    def _place(self, due: Sequence[Entry], *, reserve: bool) -> list[Job]:
+        """Go through a scheduling cycle over all clusters and return the jobs of the entries."""
+        all_or_nothing = self._options.all_or_nothing and not self.wrote
+        loose = self._cycle.place(due, all_or_nothing=all_or_nothing, reserve=reserve)
+        jobs = [*loose, *(job for site in self._cycle.sites for job in site.jobs)]
+        for job in jobs:
+            job.follow(self._jobs[job.entry.position])
+            self._jobs[job.entry.position] = job
+        return jobs
+
+    def _carry_out_unless_held_back(self, jobs: Sequence[Job], *, write: bool) -> bool:
+        """Carry the jobs out, or only report on them if one has failed that all others depend on. Returns whether they
+        were carried out.
+        """
+        failed = any(job.error is not None for job in self._jobs.values())
+        held = self._options.all_or_nothing and not self.wrote and failed
+        stands = self._carry_out(write=write and not held) and not held
+        for job in jobs:
+            job.held_back = job.held_back or not stands
+        return stands
 
     def _worth_a_try(self, held: Sequence[Job], waiting: Waiting) -> Sequence[Job]:
         """Wait for capacity, or for names that are not known, and return the jobs of the next round: those held back,
