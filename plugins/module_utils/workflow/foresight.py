@@ -62,7 +62,7 @@ class Foresight:
             if job.state is State.DECIDED and job.decision is not None:
                 job.warnings.extend(self._of_new(job.label, job.decision))
             elif plan is not None and "update" in plan.actions:
-                self.may(plan.changes.parameters)
+                self.may({**dict.fromkeys(plan.changes.unset, ""), **plan.changes.parameters})
                 runs = plan.status_after == "running"
                 plan.cautions.extend(self._check(job.label, plan.guest.node, plan.changes.parameters, runs=runs))
         except (InvalidRequest, PermissionDenied) as error:

@@ -295,7 +295,10 @@ class Placer:
                 job.exists(match.guest)
             else:
                 require_creatable(job.label, job.entry.state)
-                self._access.check_rights(job.entry.request.options)
+                # What a new VM does not have needs not be unset; a clone or a restored VM may have it.
+                made_from = job.entry.clone is not None or job.entry.backup is not None
+                options = job.entry.request.options
+                self._access.check_rights({k: value for k, value in options.items() if made_from or value != ""})
         except CollectionError as error:
             job.fail(error)
 

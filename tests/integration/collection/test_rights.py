@@ -38,3 +38,20 @@ def test_a_user_who_sees_nothing__is_told_which_privileges_show_sizes_and_storag
     assert "3 node(s) showed no CPU and memory sizes: the user needs Sys.Audit on /nodes" in failed["msg"]
     assert "no storage is visible: the user needs Datastore.Audit on /storage" in failed["msg"]
     assert "overcommit" not in failed["msg"]
+
+
+@both_versions
+def test_option_that_only_root_may_set__may_be_unset_where_there_is_none(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    """Playbooks for proxmox_kvm pass an empty text for args, whose default there was another one."""
+    assert controller.schedule(name="web-1", args="", memory=512)["changed"] is True
+    cluster.set_guest(102, config={"args": "-device x"})
+    cluster.requests(reset=True)
+    for check in (True, False):
+        failed = controller.fail("PermissionDenied", name="spare", args="", update=True, check=check)
+        assert "args: Proxmox VE lets only root@pam" in failed["msg"]
+    cluster.set_guest(9000, config={"args": "-device x"})
+    failed = controller.fail("PermissionDenied", name="web-2", clone="debian-13", args="")
+    assert "args: Proxmox VE lets only root@pam" in failed["msg"]
+    assert [r for r in cluster.requests() if r["method"] != "GET"] == []

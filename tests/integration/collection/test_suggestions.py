@@ -36,6 +36,7 @@ from support.controller import Controller
         ({"description": ["a"]}, "description: expected a text, got a list"),
         ({"vms": [{"name": ["a", "b"]}]}, "vms[0].name: expected a text, got a list"),
         ({"virtio": {"sata1": "shared:4"}}, "with keys virtio0 to virtio15; did you mean sata: {sata1: ...}?"),
+        ({"ide": {0: "shared:4"}}, "expected a mapping with keys ide0 to ide3; did you mean ide0?"),
         ({"affinity": [{"type": "appart", "name": "x"}]}, "got: appart found in affinity; did you mean apart?"),
     ],
 )

@@ -264,6 +264,8 @@ def _number(family: VMOption, value: t.Any) -> dict[str, Value]:
         other = option_of(str(key))
         if other is not family:
             moved = f"; did you mean {other.name}: {{{key}: ...}}?" if other is not None and other.count else ""
+            if str(key).isdecimal():
+                moved = f"; did you mean {family.api}{key}?"
             raise invalid(f"{family.name}.{key}", each, expected + moved)
         if each is not None:
             api[str(key)] = family.conversion.to_api(str(key), each)
