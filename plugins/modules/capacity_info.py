@@ -30,9 +30,11 @@ options:
     default: false
   advice:
     description:
-      - Whether to return advice from the statistics that Proxmox VE keeps of the last week, RV(right_sizes) and
-        RV(full_in_days). Makes one request for each node and each running VM. Requires C(Sys.Audit) on the nodes and
-        C(VM.Audit) on the VMs. Says nothing of those that cannot be read, or of which less than half a week is known.
+      - Whether to return advice from the statistics that Proxmox VE keeps of the last week, RV(right_sizes),
+        RV(overcommit) and RV(full_in_days), and how many more fit as they are used, RV(as_used). Makes two requests for
+        each node and one for each running VM. What was read of VMs is used again for up to an hour. Requires
+        C(Sys.Audit) on the nodes and C(VM.Audit) on the VMs. Says nothing of those that cannot be read, or of which
+        less than half a week is known.
     type: bool
     default: false
 seealso:
@@ -127,6 +129,26 @@ right_sizes:
   elements: dict
   sample: [{vmid: 101, name: web-1, node: pve1, resource: cpu, configured: 8, used: 1.2, suggested: 2,
     why: used 1.2 of 8 vCPU(s) (p95), options: {vmid: 101, cores: 2, sockets: 1}}]
+as_used:
+  description:
+    - How many VMs fit if no node may use more than 85 % of its CPU or memory, whatever is allocated. Has C(total),
+      C(limited_by), C(reason), C(shapes) and C(nodes) as above. All other rules hold, except for O(n_plus_one).
+    - A VM counts with its C(demand), else with what running VMs like it used, else with its size. The filter UsedLimit
+      documents how that is measured. Nothing fits on a node of which it is not known.
+  returned: success, with O(advice)
+  type: dict
+  sample: {total: 61, limited_by: UsedLimit, reason: "3 node(s) would use more than 85% of its CPU",
+    shapes: [{name: app, fit: 61}], nodes: []}
+overcommit:
+  description:
+    - For each node and resource, C(allocated) and C(used) as fractions of the node, and the overcommit ratio at which
+      70 % would be used if more guests use as much of their size (C(suggested), at most 16 for CPU and 1.5 for memory).
+      Left out where less than a quarter is allocated. C(used) is exceeded during 5 % of the time.
+    - The options C(nodes) and C(plugin_config) set ratios.
+  returned: success, with O(advice)
+  type: list
+  elements: dict
+  sample: [{node: pve1, resource: cpu, allocated: 2.4, used: 0.31, suggested: 5.4}]
 full_in_days:
   description:
     - Nodes whose use grows so that 95 % of their CPU or memory will be used within half a year, the soonest first.

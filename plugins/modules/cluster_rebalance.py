@@ -62,8 +62,8 @@ options:
           - V(pressure) is the fraction of time in which tasks on the node waited for CPU, disk or memory, whichever is
             the largest. Proxmox VE reports it since 9.0. The guests that use most of that resource leave.
           - V(used) and V(pressure) make one request for each node, one for each node and kind of guests, and one for
-            each running guest of the nodes to relieve. They require C(Sys.Audit) on the nodes and C(VM.Audit) on the
-            guests. A node of which less than half of the window is known takes no part.
+            each running guest of the nodes to relieve, at most once an hour. They require C(Sys.Audit) on the nodes and
+            C(VM.Audit) on the guests. A node of which less than half of the window is known takes no part.
           - What a node used is calculated as if its present guests had been there during the whole window. So
             guests that were moved do not move again because of the time before.
         type: str

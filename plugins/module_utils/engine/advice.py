@@ -33,6 +33,12 @@ LEAST_MIB = 256
 FULL = 0.95
 """A node is full when this part of it is used."""
 
+TELLING = 0.25
+"""What guests use of a node tells little of more guests unless this part of it is allocated."""
+
+RATIOS = {CPU: (1.0, 16.0), MEMORY: (1.0, 1.5)}
+"""The lowest and the highest ratio that is suggested. A node that lacks memory kills guests."""
+
 HORIZON = 180
 """Nodes that are full only later than in so many days are not reported."""
 
@@ -65,6 +71,18 @@ class Growth(t.NamedTuple):
     used: float
     daily: float
     days: int
+
+
+class Overcommit(t.NamedTuple):
+    """A node that would be well filled at another ratio. allocated and used are fractions of the node; suggested is the
+    ratio at which FILLED of it would be used if further guests use as much of their size.
+    """
+
+    node: str
+    resource: str
+    allocated: float
+    used: float
+    suggested: float
 
 
 def right_sizes(guests: Iterable[Guest], usage: Usage) -> Iterator[Size]:
@@ -114,6 +132,23 @@ def _usage(demands: Mapping[str, Demand], resource: str) -> float | None:
 
 def _round(mib: float) -> int:
     return max(math.ceil(mib / LEAST_MIB), 1) * LEAST_MIB
+
+
+def overcommits(usage: Usage, allocated: Mapping[str, Mapping[str, float]]) -> Iterator[Overcommit]:
+    """Yield for each node and resource of which enough is allocated the ratio that would fill it well. allocated is by
+    node and resource.
+    """
+    for name in sorted(usage.nodes):
+        for resource, (least, most) in RATIOS.items():
+            size, curve = usage.capacity.get(name, {}).get(resource, 0.0), usage.nodes[name].get(resource)
+            used = percentile(curve, PERCENTILE) if curve is not None and is_known(curve) else None
+            given = allocated.get(name, {}).get(resource, 0.0) / size if size else 0.0
+            if used is None or given < TELLING:
+                continue
+            part = used / size
+            ratio = given * FILLED / part if part > 0 else most
+            suggested = math.floor(10 * min(max(ratio, least), most)) / 10
+            yield Overcommit(name, resource, round(given, 4), round(part, 4), suggested)
 
 
 def filling(usage: Usage) -> Iterator[Growth]:

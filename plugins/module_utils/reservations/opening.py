@@ -33,6 +33,14 @@ def open_ledger(where: str | None, *, clock: Clock | None = None, durations: Dur
     return Ledger(_open_database(where, clock), durations or Durations())
 
 
+def folder_of(where: str | None) -> Path | None:
+    """Return the folder for what runs on this host keep beside the ledger; None if they keep nothing."""
+    if where == "none":
+        return None
+    in_file = where is None or not where.startswith(_POSTGRESQL_SCHEMES)
+    return (_path_of(where) if in_file else _default_path()).parent / "usage"
+
+
 def look_at_ledger(where: str | None) -> str:
     """Return the state of the ledger at `where` as a sentence, without creating it.
 

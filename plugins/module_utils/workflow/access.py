@@ -10,6 +10,8 @@ import sys
 import typing as t
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
 from types import MappingProxyType
 
 from ..demand import CPU, MEMORY
@@ -27,6 +29,7 @@ from ..proxmox.api.reader import Reader
 from ..proxmox.api.session import ROOT, Session
 from ..proxmox.identity import identity_of
 from ..proxmox.inventory.freshness import SETTLING, KnownGuest, read_config
+from ..proxmox.inventory.kept_demands import KeptDemands
 from ..proxmox.inventory.rows import read_next_id
 from ..proxmox.inventory.snapshot import (
     IDENTIFIED_BY_AUTHORITY,
@@ -40,7 +43,7 @@ from ..proxmox.options.drives import volumes_of
 from ..proxmox.options.kinds import OF_DRIVER
 from ..proxmox.options.table import ROOT_ONLY, option_of
 from ..reservations.ledger import Ledger
-from ..reservations.opening import open_ledger
+from ..reservations.opening import folder_of, open_ledger
 from ..reservations.records import Holder, Reservation
 from .births import is_another
 from .options.rules import standing_rules
@@ -77,8 +80,9 @@ class Access:
         facts: Callable[[Collection[Node]], Mapping[str, Mapping[str, t.Any]]],
         standing: StandingRules = NO_RULES,
         stop: Stop | None = None,
+        kept_in: Path | None = None,
     ) -> None:
-        """stop is asked before each write of the session."""
+        """stop is asked before each write of the session. kept_in is the folder for what guests used."""
         self.reader = reader
         self.session = session
         self.ledger = ledger
@@ -91,6 +95,7 @@ class Access:
         self._facts = facts
         self._identity: str | None = None
         self._identity_is_fresh = False
+        self._kept_in = kept_in
 
     @classmethod
     def open(
@@ -108,10 +113,10 @@ class Access:
             return cls(reader, None, open_ledger("none"), None, False, facts, standing)
         where = params.get("reservations")
         ledger = open_ledger(where)
-        stop = Stop()
+        stop, kept_in = Stop(), folder_of(where)
         session = Session.connect(params, before_write=stop.check)
         remembering, endpoint = RememberingReader(session), endpoint_of(params)
-        return cls(remembering, session, ledger, endpoint, where != "none", facts, standing, stop)
+        return cls(remembering, session, ledger, endpoint, where != "none", facts, standing, stop, kept_in)
 
     @property
     def offline(self) -> bool:
@@ -180,6 +185,12 @@ class Access:
         reason = needs_root(options)
         if reason is not None:
             raise PermissionDenied(reason)
+
+    @cached_property
+    def kept_demands(self) -> KeptDemands:
+        """What this user has read within the last hour of what guests used, on this host."""
+        user = None if self.session is None else self.session.user
+        return KeptDemands(None if user is None else self._kept_in, f"{self.identity()} {user}")
 
     def identity(self) -> str:
         """The cluster's name in the ledger, the same for every user and every address."""
@@ -261,9 +272,13 @@ class Access:
             volumes=_named_volumes(requests) if Subject.VOLUMES in subjects else frozenset(),
             new_bytes=_new_bytes(requests, many=many) if Subject.VOLUMES in subjects else 0,
             devices=devices,
-            demand=_guests_alike(requests, snapshot) if Subject.DEMAND in subjects and requests else None,
         )
-        return completed(self.reader, snapshot, needs)
+        snapshot = completed(self.reader, snapshot, needs)
+        if Subject.DEMAND in subjects and requests:
+            from ..proxmox.inventory.usage import with_demand_of
+
+            snapshot = with_demand_of(self.reader, snapshot, _guests_alike(requests, snapshot), self.kept_demands)
+        return snapshot
 
     def close(self) -> None:
         self.ledger.close()

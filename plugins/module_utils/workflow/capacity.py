@@ -12,14 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from ..demand import CPU, MEMORY, Usage
-from ..engine.advice import Size, filling, right_sizes
+from ..engine.advice import Size, filling, overcommits, right_sizes
+from ..engine.cache import ClusterState
 from ..engine.framework.interface import Subject
 from ..engine.how_many import MOST, CapacityReport, how_many
 from ..engine.profiles import Profile
 from ..engine.usual import with_demand
 from ..errors import InvalidRequest
 from ..model import Snapshot
-from ..proxmox.api.reader import Reader
 from ..proxmox.inventory.usage import WEEK, grid_for, read_demands, read_node_curves, timeframe_for
 from .access import Access, subjects_of
 from .counting import Counted, cluster_state, count_reservations, with_moves
@@ -32,6 +32,16 @@ from .templates import Templates
 
 N_PLUS_ONE = {"filters": {"FailoverHeadroom": {"enable": True}}}
 """The plugin config that requires that the cluster can lose any one node."""
+
+BY_USE = {
+    "filters": {
+        "UsedLimit": {"enable": True, "config": {"known_only": True}},
+        **{name: {"enable": False} for name in ("CPUOvercommit", "MemoryOvercommit", "FailoverHeadroom")},
+    }
+}
+"""The plugin config by which only what is used limits CPU and memory."""
+
+AS_USED = ("total", "limited_by", "reason", "shapes", "nodes")
 
 SHAPES = "shapes"
 
@@ -101,13 +111,18 @@ def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[s
 
     Raises InvalidRequest, and what reading the cluster raises.
     """
-    shapes = Shapes.of(params, per_vm, *profiles_of(params, N_PLUS_ONE if params["n_plus_one"] else None))
+    above = N_PLUS_ONE if params["n_plus_one"] else {}
+    shapes = Shapes.of(params, per_vm, *profiles_of(params, above))
     access = Access.open(params, facts_of(params.get("nodes")))
     try:
         reservations = access.ledger.reservations(access.identity())
         counted = count_reservations(access.read(), reservations, is_another=access.is_another)
         report = shapes.fit(access, counted)
-        advised = advice(access.reader, counted.snapshot) if params.get("advice") else {}
+        advised = {}
+        if params.get("advice"):
+            by_use = replace(shapes, profiles=profiles_of(params, BY_USE)[0]).fit(access, counted, fresh=False)
+            used = _result(by_use, names_of(params, shapes.entries), n_plus_one=False)
+            advised = {"as_used": {key: used[key] for key in AS_USED}, **advice(access, counted.snapshot)}
     finally:
         access.close()
     return {**_result(report, names_of(params, shapes.entries), n_plus_one=params["n_plus_one"]), **advised}
@@ -156,11 +171,13 @@ def _result(report: CapacityReport, names: Sequence[str], *, n_plus_one: bool) -
     }
 
 
-def advice(reader: Reader, snapshot: Snapshot) -> dict[str, t.Any]:
-    """Return what the statistics of a week advise: sizes that would suit VMs better, and nodes that will be full.
+def advice(access: Access, snapshot: Snapshot) -> dict[str, t.Any]:
+    """Return what the statistics of a week advise: sizes that would suit VMs better, ratios that would suit nodes, and
+    nodes that will be full.
 
     One request for each node that is online, and one for each running VM there.
     """
+    reader = access.reader
     timeframe = timeframe_for(WEEK, reader)
     grid = grid_for(WEEK, timeframe, reader.server_time() or time.time())
     online = {node.name: node for node in snapshot.nodes if node.online}
@@ -170,10 +187,13 @@ def advice(reader: Reader, snapshot: Snapshot) -> dict[str, t.Any]:
         grid,
         read_node_curves(reader, online, timeframe, grid),
         {name: {CPU: node.cores, MEMORY: node.memory} for name, node in online.items()},
-        read_demands(reader, vms, timeframe, grid),
+        read_demands(reader, vms, timeframe, grid, access.kept_demands),
     )
+    running = [info for info in ClusterState(snapshot).nodes if info.node.online]
+    allocated = {info.name: {CPU: info.cores, MEMORY: float(info.memory)} for info in running}
     return {
         "right_sizes": [{**size._asdict(), "options": _options(size)} for size in right_sizes(vms, usage)],
+        "overcommit": [ratio._asdict() for ratio in overcommits(usage, allocated)],
         "full_in_days": [growth._asdict() for growth in filling(usage)],
     }
 

@@ -201,6 +201,9 @@ def test_advice__has_sizes_and_the_options_that_would_apply_them(
 ) -> None:
     cluster.set_guest(101, load={"cpu": [0.05], "memory": [0.1], "over": 604_800})
     cluster.set_node("pve3", load={"memory": [0.5 + 0.01 * day for day in range(7)], "over": 604_800})
+    cluster.set_node("pve1", load={"cpu": [0.02], "over": 604_800})
+    for vmid in (102, 103, 104):
+        cluster.set_guest(vmid, load={"cpu": [0.05], "memory": [0.5], "over": 604_800})
 
     result = controller.run("capacity_info", memory=1024, advice=True)
 
@@ -208,6 +211,14 @@ def test_advice__has_sizes_and_the_options_that_would_apply_them(
     assert (size["configured"], size["suggested"]) == (4, 1)
     assert size["options"] == {"vmid": 101, "cores": 1, "sockets": 1}
     assert [(each["node"], each["resource"]) for each in result["full_in_days"]] == [("pve3", "memory")]
+    ratios = {(each["node"], each["resource"]): each for each in result["overcommit"]}
+    # 16 vCPUs of 8 use 0.96: at a ratio of 11.6 they would use 70 %.
+    assert ratios["pve1", "cpu"]["allocated"] == 2
+    assert ratios["pve1", "cpu"]["suggested"] == pytest.approx(11.6, abs=0.2)
+    assert ("pve2", "cpu") not in ratios, "less than half of its week is known"
+    used = {each["node"]: each["fit"] for each in result["as_used"]["nodes"]}
+    assert result["as_used"]["total"] == sum(used.values())
+    assert used["pve2"] >= used["pve1"] > 0
     assert 25 <= result["full_in_days"][0]["days"] <= 35
 
     changed = controller.run("qemu_schedule", name="vm101", update=True, check=True, **size["options"])
@@ -273,3 +284,15 @@ def test_options__that_are_not_possible(
     assert (result["failed"], result["error_code"]) == (True, "InvalidRequest")
     assert message in result["msg"]
     assert not cluster.requests()
+
+
+def test_guests__are_read_once_an_hour(cluster: SimulatedCluster, controller: Controller) -> None:
+    asked = []
+    for wait in (0, 600, 3600):
+        cluster.advance(wait)
+        cluster.reset_requests()
+        result = controller.run("cluster_rebalance", check=True, **BY_USE)
+        assert len(result["plan"]["moves"]) == 1
+        asked.append(sum(r["path"].endswith("/rrddata") for r in cluster.requests()))
+
+    assert asked == [7, 3, 7], "the nodes each time, and four guests"

@@ -58,7 +58,6 @@ class Needs:
     new_bytes: how many bytes the disks of new VMs may take; used to read what is available on storages near their limit
         (see with_available for the calls).
     devices: mapped passthrough devices and who holds them (see read_devices for the calls); None: not read.
-    demand: what nodes, and the guests with these VMIDs, usually use (one call for each); None: not read.
     """
 
     next_id: bool = False
@@ -73,7 +72,6 @@ class Needs:
     volumes: frozenset[str] = frozenset()
     new_bytes: int = 0
     devices: DeviceNeeds | None = None
-    demand: frozenset[int] | None = None
 
 
 def read_snapshot(reader: Reader, needs: Needs | None = None) -> Snapshot:
@@ -124,10 +122,6 @@ def completed(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
         # Read last, as this depends on which guests exist and run.
         devices, mappings = read_devices(reader, nodes, snapshot.guests, needs.devices)
         snapshot = replace(snapshot, devices=devices, mappings=mappings)
-    if needs.demand is not None:
-        from .usage import with_demand_of
-
-        snapshot = with_demand_of(reader, snapshot, needs.demand)
     return snapshot
 
 

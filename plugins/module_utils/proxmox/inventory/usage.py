@@ -37,6 +37,7 @@ from ...engine.texts import whole_number
 from ...model import Guest, Snapshot, demand_of
 from ..api.failures import UNREADABLE
 from ..api.reader import Reader, in_parallel
+from .kept_demands import NOTHING_KEPT, KeptDemands
 from .rows import Row, read_rows
 
 HOUR, DAY, WEEK = 3600, 86_400, 604_800
@@ -85,26 +86,30 @@ def read_node_curves(
 
 
 def read_demands(
-    reader: Reader, guests: Iterable[Guest], timeframe: Timeframe, grid: Grid
-) -> dict[int, dict[str, Demand]]:
-    """Return what guests used, by VMID and resource, as far as this user may read it."""
-    by_vmid = {guest.vmid: guest for guest in guests}
+    reader: Reader, guests: Iterable[Guest], timeframe: Timeframe, grid: Grid, kept: KeptDemands = NOTHING_KEPT
+) -> dict[int, Mapping[str, Demand]]:
+    """Return what guests used, by VMID and resource, as far as this user may read it. What is kept is not read."""
+    wanted = list(guests)
+    known = kept.known(wanted, grid)
+    by_vmid = {guest.vmid: guest for guest in wanted if guest.vmid not in known}
 
     def read(vmid: int) -> list[Row]:
         guest = by_vmid[vmid]
         path = f"/nodes/{guest.node}/{guest.kind}/{vmid}/rrddata"
         return read_rows(reader, path, timeframe=timeframe.name, cf="AVERAGE") or []
 
-    return {
+    found = {
         vmid: {
             resource: Demand(MEASURED, bridged(curve))
             for resource, curve in _curves(rows, _OF_GUEST, timeframe, grid, 1).items()
         }
         for vmid, rows in in_parallel(read, by_vmid).items()
     }
+    kept.keep({vmid: demands for vmid, demands in found.items() if demands}, by_vmid.values(), grid)
+    return {**known, **found}
 
 
-def with_demand_of(reader: Reader, snapshot: Snapshot, vmids: Collection[int]) -> Snapshot:
+def with_demand_of(reader: Reader, snapshot: Snapshot, vmids: Collection[int], kept: KeptDemands) -> Snapshot:
     """Return a snapshot with what these guests usually use, as far as they run, and with what the nodes use besides: by
     the last day, one request for each node that is online and each guest.
     """
@@ -116,7 +121,7 @@ def with_demand_of(reader: Reader, snapshot: Snapshot, vmids: Collection[int]) -
         vmid: {
             resource: Demand(MEASURED, (demands[resource].usual,)) for resource in (CPU, MEMORY) if resource in demands
         }
-        for vmid, demands in read_demands(reader, running, timeframe, grid).items()
+        for vmid, demands in read_demands(reader, running, timeframe, grid, kept).items()
     }
     guests = tuple(
         replace(guest, demand=measured[guest.vmid]) if measured.get(guest.vmid) else guest for guest in snapshot.guests

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from ...demand import CPU, MEMORY, STATED, Curve, Curves, Demand, Grid, Stated, Usage, as_placed
@@ -16,6 +16,7 @@ from ...engine.planner.calm import nodes_to_relieve
 from ...model import Guest, Node, Snapshot
 from ...plans import Balance, Goals
 from ...proxmox.api.reader import Reader
+from ...proxmox.inventory.kept_demands import KeptDemands
 from ...proxmox.inventory.usage import (
     Timeframe,
     grid_for,
@@ -30,8 +31,10 @@ from ...proxmox.moves.recent import departures
 class Metering:
     """What the cluster of one run uses. The statistics of a node or a guest are read once in a run."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Reader, kept: Callable[[], KeptDemands]) -> None:
+        """kept returns what earlier runs have read of guests."""
         self._reader = reader
+        self._kept = kept
         self._timeframe: Timeframe | None = None
         self._now = 0.0
         self._names: Counter[str | None] = Counter()
@@ -48,7 +51,7 @@ class Metering:
         vmids = frozenset(guest.vmid for guest in due if not drained_only or guest.node in goals.drain)
         if self._usual is None:
             snapshot = replace(state.snapshot, guests=tuple(state))
-            self._usual = with_demand_of(self._reader, snapshot, vmids)
+            self._usual = with_demand_of(self._reader, snapshot, vmids, self._kept())
         nodes = {node.name: node.demand for node in self._usual.nodes}
         guests = {guest.vmid: guest.demand for guest in self._usual.guests}
         return ClusterState(
@@ -96,7 +99,7 @@ class Metering:
                 self._guests[vmid] = _stated_demands(guest, given, grid)
         unread = [guest for vmid, guest in due.items() if vmid not in self._guests]
         if self._timeframe is not None:
-            self._guests |= read_demands(self._reader, unread, self._timeframe, grid)
+            self._guests |= read_demands(self._reader, unread, self._timeframe, grid, self._kept())
 
 
 def _curves_of(node: Node, stated: Stated, grid: Grid) -> Curves:
