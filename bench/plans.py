@@ -24,7 +24,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.prof
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Request, Snapshot
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Goals
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.proof import solved
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.proof import solve
 
 from . import drains as drains_of_nodes
 from .hard_clusters import all_movable, apart, full_cluster, fullest, tight_batch, without_room
@@ -165,7 +165,7 @@ def _solved(program: Program, count: Count) -> tuple[str, int | None]:
     if not SOLVER:
         return "unknown", None
     began = time.monotonic()
-    found = solved(program, SECONDS)
+    found = solve(program, SECONDS)
     count.solver.append(time.monotonic() - began)
     return found
 

@@ -45,7 +45,7 @@ class Order(Protocol):
 
     def start(self) -> list[Move]: ...
 
-    def ended(self, move: Move) -> None: ...
+    def end(self, move: Move) -> None: ...
 
 
 class Listed:
@@ -66,7 +66,7 @@ class Listed:
                 started.append(move)
         return started
 
-    def ended(self, move: Move) -> None:
+    def end(self, move: Move) -> None:
         self._under_way.remove(move)
         self._ended.add(move.id)
 
@@ -177,7 +177,7 @@ def duration(scenario: Scenario, order: Order) -> float:
         for each in sending:
             each.left -= each.progress(rates[each.move.id]) * (now - before)
             if each.left <= 1:
-                order.ended(under_way.pop(each.move.id).move)
+                order.end(under_way.pop(each.move.id).move)
                 done += 1
     if done < len(scenario.plan.moves):
         raise RuntimeError("some moves never start")

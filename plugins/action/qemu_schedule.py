@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.filter.decisions import decision_table
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import first, listed
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import first, join_words
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import binding
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing import existing_vms
 from ansible_collections.qemu_scheduler.proxmox.plugins.modules import qemu_schedule
@@ -37,8 +37,8 @@ PARTICIPLES = {
 def line_of(step: dict[str, t.Any]) -> str | None:
     """Return the line for one VM, or for those that wait; None for a single VM that took less than QUICK seconds."""
     if "waiting" in step:
-        by = f", rejected by {listed(step['rejected_by'])}" if step["rejected_by"] else ""
-        names = listed(first(step["waiting"], NAMED))
+        by = f", rejected by {join_words(step['rejected_by'])}" if step["rejected_by"] else ""
+        names = join_words(first(step["waiting"], NAMED))
         return f"qemu_schedule: waiting for capacity: {names}{by}, {step['waited']} s of {step['patience']} s"
     if "outcome" in step:
         return move_line(step)

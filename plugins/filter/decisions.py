@@ -18,7 +18,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.find
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import of_one
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables import (
     EMPTY,
-    counted,
+    counts_text,
     list_changes,
     table,
     width_for,
@@ -82,7 +82,7 @@ def explain(vms: Sequence[VM], width: int | None = None) -> list[str]:
         lines.extend(wrap(f"{_name(vm)}: {_headline(vm)}", size))
         for text in clusters_of(vm):
             lines.extend(wrap(text, size, " " * 8, "   -  "))
-        nodes = ranked(vm)
+        nodes = rank_nodes(vm)
         longest = max((len(node["node"]) for node in nodes), default=0)
         for place, node in enumerate(nodes, 1):
             start = f"{place:>4}. " if node["feasible"] else "   -  "
@@ -113,7 +113,7 @@ def vm_facts(vms: Sequence[VM], addresses: Sequence[VM] = ()) -> list[dict[str, 
     return facts
 
 
-def ranked(vm: VM) -> list[Mapping[str, t.Any]]:
+def rank_nodes(vm: VM) -> list[Mapping[str, t.Any]]:
     """Return the nodes of a decision: the chosen one, other feasible ones by descending score, the others by name."""
     decision = vm.get("decision") or {}
     return sorted(
@@ -153,21 +153,21 @@ def _rejections_of_others(vm: VM) -> list[str]:
     return texts
 
 
-def held_back(vm: VM) -> bool:
+def is_held_back(vm: VM) -> bool:
     """Whether nothing was done with the VM because another VM failed."""
     return bool(vm.get("not_done")) and not vm.get("error")
 
 
 def place_of(vm: VM) -> Mapping[str, t.Any]:
     """Return the mapping with the VM's C(node), C(vmid) and C(storages): for a held back VM its decision."""
-    return t.cast("Mapping[str, t.Any]", vm["decision"] if held_back(vm) and vm.get("decision") else vm)
+    return t.cast("Mapping[str, t.Any]", vm["decision"] if is_held_back(vm) and vm.get("decision") else vm)
 
 
 def kind_of(vm: VM) -> str:
     """Return the kind of the VM, by which the totals count it and the rows are ordered."""
     if vm.get("error"):
         return "failed"
-    if held_back(vm):
+    if is_held_back(vm):
         return "not done"
     return CHANGED if vm.get("actions") else UNCHANGED
 
@@ -177,7 +177,7 @@ def why_of(vm: VM) -> str:
     error = vm.get("error")
     if error:
         return f"{error['code']}: {error['message']}"
-    if held_back(vm):
+    if is_held_back(vm):
         return "not done, because another VM failed"
     if vm.get("decision"):
         return _lead(vm)
@@ -194,7 +194,7 @@ def _totals(vms: Sequence[VM]) -> str:
     actions = Counter(_action(vm) for vm in vms if kind_of(vm) == CHANGED)
     counts = [(kinds[kind], kind) for kind in KINDS[:2]]
     counts += [(count, action) for action, count in sorted(actions.items())]
-    return f"{len(vms)} VMs: {counted([*counts, (kinds[UNCHANGED], UNCHANGED)])}"
+    return f"{len(vms)} VMs: {counts_text([*counts, (kinds[UNCHANGED], UNCHANGED)])}"
 
 
 def _group_rows(vms: Sequence[VM]) -> list[tuple[str, ...]]:
@@ -243,7 +243,7 @@ def _lead(vm: VM) -> str:
     if vm.get("why"):
         # The decision of a run that applies a plan could only be that of the plan.
         return f"as planned: {str(vm['why']).partition(', ')[2] or vm['why']}"
-    nodes = ranked(vm)
+    nodes = rank_nodes(vm)
     passed = [node for node in nodes if node["feasible"]]
     if len(passed) < 2:
         reasons = _reasons(nodes)

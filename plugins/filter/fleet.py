@@ -12,7 +12,7 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables import (
     EMPTY,
-    counted,
+    counts_text,
     list_changes,
     table,
     width_for,
@@ -33,7 +33,7 @@ def fleet_table(fleet: Mapping[str, t.Any], width: int | None = None) -> list[st
     size, summary = width_for(width), fleet["summary"]
     rows = [_row(vm) for vm in worst_first(fleet) if vm["state"] != OK]
     rows += [_row_of_unmanaged(vm) for vm in fleet["unmanaged"]]
-    totals = counted((count, state) for state, count in summary.items())
+    totals = counts_text((count, state) for state, count in summary.items())
     lines = wrap(f"{len(fleet['vms'])} VMs in the list: {totals or 'none'}", size)
     for doubt in fleet.get("doubts") or []:
         lines += wrap(doubt, size)

@@ -15,7 +15,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.capac
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.fleet import fleet
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.moves import moves
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.placement import placement
-from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.render import rendered
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.render import render
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.tour import tour
 
 Data = Mapping[str, t.Any]
@@ -36,17 +36,17 @@ def html_page(result: Data, *, cluster: str | Sequence[str] = "", job: str = "")
     if {"vms", "summary", "unmanaged"} <= result.keys():
         view = fleet(result)
         about["cluster"] = ", ".join(view["clusters"]) or name
-        return rendered("fleet.html.j2", view, about)
+        return render("fleet.html.j2", view, about)
     if "vms" in result:
         view = placement(result)
         room = moves(result, plan_only=plan_only) if "plan" in result else None
         about["cluster"] = ", ".join(view["clusters"]) or name
-        return rendered("placement.html.j2", {**view, "room": room}, about)
+        return render("placement.html.j2", {**view, "room": room}, about)
     if {"total", "nodes", "limited_by"} <= result.keys():
-        return rendered("capacity.html.j2", capacity(result), about)
+        return render("capacity.html.j2", capacity(result), about)
     if "tour" in result:
-        return rendered("tour.html.j2", tour(result), about)
-    return rendered("moves.html.j2", moves(result, plan_only=plan_only), about)
+        return render("tour.html.j2", tour(result), about)
+    return render("moves.html.j2", moves(result, plan_only=plan_only), about)
 
 
 class FilterModule:

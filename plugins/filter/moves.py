@@ -102,7 +102,7 @@ def changes(node: Mapping[str, t.Any]) -> bool:
     return bool(node["before"] != node["peak"] or node["before"] != node["after"])
 
 
-def used_of(moves: Mapping[str, t.Any]) -> list[tuple[str, Mapping[str, t.Any]]]:
+def usage_of(moves: Mapping[str, t.Any]) -> list[tuple[str, Mapping[str, t.Any]]]:
     """Return what nodes use, if they were balanced by that: the hottest first."""
     nodes: Mapping[str, t.Any] = (moves.get("usage") or {}).get("nodes") or {}
     return sorted(nodes.items(), key=lambda item: (-max(each["before"] for each in item[1].values()), item[0]))
@@ -115,7 +115,7 @@ def waits_of(moves: Mapping[str, t.Any]) -> Sequence[str]:
 
 def _used_rows(moves: Mapping[str, t.Any]) -> Iterator[tuple[str, ...]]:
     others = 0
-    for name, resources in used_of(moves):
+    for name, resources in usage_of(moves):
         changed = any(each["before"] != each["after"] for each in resources.values())
         others += not changed
         if changed or others <= HOTTEST:

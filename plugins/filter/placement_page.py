@@ -18,17 +18,17 @@ def placement_page(result: Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Return the view of a result of qemu_schedule, with every text escaped for HTML."""
     if not isinstance(result, Mapping) or "vms" not in result:
         raise AnsibleFilterError("expected the result of qemu_schedule, with vms")
-    return t.cast("dict[str, t.Any]", escaped(placement(result)))
+    return t.cast("dict[str, t.Any]", escape(placement(result)))
 
 
-def escaped(data: t.Any) -> t.Any:
+def escape(data: t.Any) -> t.Any:
     """Return the data with every text escaped for HTML, including keys and quotes."""
     if isinstance(data, str):
         return html.escape(data)
     if isinstance(data, Mapping):
-        return {escaped(key): escaped(value) for key, value in data.items()}
+        return {escape(key): escape(value) for key, value in data.items()}
     if isinstance(data, Sequence):
-        return [escaped(value) for value in data]
+        return [escape(value) for value in data]
     return data
 
 

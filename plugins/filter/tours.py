@@ -47,7 +47,7 @@ def count_guests(moves: Iterable[Mapping[str, t.Any]]) -> int:
     return sum(1 + len(move["together"]) for move in moves)
 
 
-def kept_of(step: Mapping[str, t.Any], names: Mapping[str, str]) -> list[str]:
+def fates_of(step: Mapping[str, t.Any], names: Mapping[str, str]) -> list[str]:
     """Return what becomes of each guest that is not moved. names are those of the guests, by VMID as text."""
     kept = [*((vmid, "is shut down") for vmid in step["shut_down"]), *((vmid, "stays") for vmid in step["stay"])]
     return [f"{names.get(str(vmid)) or 'guest'} ({vmid}) {what}" for vmid, what in kept]
@@ -67,7 +67,7 @@ def _row(number: int, step: Mapping[str, t.Any], names: Mapping[str, str]) -> tu
         f"{sum(map(size_of, step['moves'])) / GIB:.1f}",
         str(count_guests(step["back"])) if step["back"] else EMPTY,
         votes,
-        "; ".join(kept_of(step, names)) or EMPTY,
+        "; ".join(fates_of(step, names)) or EMPTY,
         "; ".join(notes_of(step)) or EMPTY,
     )
 

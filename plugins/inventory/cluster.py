@@ -167,17 +167,17 @@ from ansible.inventory.data import InventoryData
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import first, shortened
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import first, shorten
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import CollectionError
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.foreign_text import on_one_line
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import (
     Session,
     connection_argument_spec,
-    contradicted_by,
+    contradicted_credentials,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.values import static_addresses
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.secret_options import (
-    masked,
+    mask,
     secret_names,
     secrets_in,
 )
@@ -223,9 +223,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self._read_cluster(inventory, path, cache=cache)
         except AnsibleError as error:
             messages, secrets = _messages_of(error), self._secret_texts(path)
-            if masked(messages, secrets) == messages:
+            if mask(messages, secrets) == messages:
                 raise
-            raise AnsibleParserError(on_one_line(masked(str(error), secrets))) from None
+            raise AnsibleParserError(on_one_line(mask(str(error), secrets))) from None
 
     def _secret_texts(self, path: str) -> set[str]:
         """What no message may show of the source and of the environment."""
@@ -268,7 +268,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         spec = connection_argument_spec()
         options = {name: self._option(name) for name in spec}
         in_source = {name: options[name] for name in spec if not self._is_of_environment(name)}
-        options.update(contradicted_by(in_source, spec))
+        options.update(contradicted_credentials(in_source, spec))
         # AWX sets the variable to an empty text if there is no certificate, and Ansible makes the current directory of
         # that.
         if os.environ.get(CA_VARIABLE) == "" and options["ca_path"] == str(Path.cwd()):
@@ -436,4 +436,4 @@ def _rename_warnings(guests: list[Variables], names: list[str | None], *, always
 
 
 def _list_names(names: Iterable[str]) -> str:
-    return ", ".join(first(sorted({shortened(name) for name in names}), NAMED))
+    return ", ".join(first(sorted({shorten(name) for name in names}), NAMED))

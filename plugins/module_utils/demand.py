@@ -59,7 +59,7 @@ class Grid:
         """When the last slot ends."""
         return self.start + self.window
 
-    def binned(self, samples: Sequence[tuple[float, float | None]], step: float) -> Curve:
+    def bin_samples(self, samples: Sequence[tuple[float, float | None]], step: float) -> Curve:
         """Return the mean of each slot. samples are (time, value) in the order of time; each holds until the next one,
         the last for step seconds.
         """
@@ -77,7 +77,7 @@ class Grid:
                 weights[index] += weight
         return tuple(total / weight if weight > 0 else None for total, weight in zip(sums, weights, strict=True))
 
-    def stretched(self, values: Sequence[float | None]) -> Curve:
+    def stretch(self, values: Sequence[float | None]) -> Curve:
         """Return values that are spread evenly over the window, as a curve. Several values of a slot are averaged."""
         first = [index * len(values) // self.count for index in range(self.count + 1)]
         return tuple(mean(values[one : max(two, one + 1)]) for one, two in itertools.pairwise(first))
@@ -158,7 +158,7 @@ def is_known(curve: Sequence[float | None]) -> bool:
     return 2 * sum(value is not None for value in curve) >= max(len(curve), 1)
 
 
-def bridged(curve: Sequence[float | None]) -> Curve:
+def bridge_gaps(curve: Sequence[float | None]) -> Curve:
     """Return a curve in which short gaps have the value before them: statistics sometimes lack a sample. A guest
     with a longer gap was off.
     """

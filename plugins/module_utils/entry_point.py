@@ -18,7 +18,7 @@ from .engine.texts import alike, hint
 from .errors import CollectionError, Interrupted, InvalidRequest
 from .foreign_text import all_visible, on_one_line, visible
 from .other_words import OF_TYPES, OPTIONS, VALUES
-from .proxmox.api.session import contradicted_by
+from .proxmox.api.session import contradicted_credentials
 from .secret_options import misshapen, secret_names, secrets_in, without_value
 from .workflow.result import RunFailed
 from .workflow.stopping import SIGNALS, Starters
@@ -69,7 +69,7 @@ def hiding_secrets(module_class: type[AnsibleModule]) -> type[AnsibleModule]:
             self._were_options_seen = True
             names = secret_names(self.argument_spec)
             self._secrets.update(secrets_in(self.params, names))
-            self.params.update(contradicted_by(self.params, self.argument_spec))
+            self.params.update(contradicted_credentials(self.params, self.argument_spec))
             message = next(_misshapen(self.argument_spec, self.params), None)
             # Ansible makes a text of a secret that is none, and masks only the whole of that.
             if secret := misshapen(self.params, names):
@@ -223,7 +223,7 @@ def _interruptible() -> Iterator[None]:
         if starters.have_ended():
             raise KeyboardInterrupt("nobody waits for the result")
         # If all of them are ignored, Stop still looks before each write.
-        with starters.watched(heard[0]) if heard else contextlib.nullcontext():
+        with starters.watch(heard[0]) if heard else contextlib.nullcontext():
             yield
     finally:
         ignore()

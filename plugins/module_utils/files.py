@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from .errors import InvalidRequest
-from .secret_options import quoted
+from .secret_options import quote
 
 MIB = 1024**2
 
@@ -74,7 +74,7 @@ def write_json(option: str, dest: str, data: Mapping[str, t.Any]) -> None:
                 os.unlink(name)
             raise
     except (OSError, ValueError, RuntimeError) as error:
-        raise InvalidRequest(f"{option}: cannot write {quoted(option, dest)}: {reason_of(error)}") from error
+        raise InvalidRequest(f"{option}: cannot write {quote(option, dest)}: {reason_of(error)}") from error
 
 
 def reason_of(error: Exception) -> str:

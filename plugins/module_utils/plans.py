@@ -197,7 +197,7 @@ class Move:
             found[storage, self.target] += self.sizes.get(slot, 0)
         return dict(found)
 
-    def carried(self, guest: Guest) -> Guest:
+    def guest_after(self, guest: Guest) -> Guest:
         """The guest as it is after the move."""
         copied = self.copied_to if guest.vmid == self.vmid else {}
         return replace(guest, node=self.target, storage_pending=copied)

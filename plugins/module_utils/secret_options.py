@@ -101,7 +101,7 @@ def secrets_in(given: t.Any, names: frozenset[str]) -> Iterator[str]:
                 yield from _texts(value)
                 continue
             if name in PLACES:
-                yield from hidden_in(name, value)
+                yield from hidden_texts(name, value)
             yield from secrets_in(value, names)
     elif isinstance(given, (list, tuple)):
         for each in given:
@@ -150,7 +150,7 @@ PLACES = frozenset({*_FORMS, "reservations"})
 """The options that are no secrets, but may be given one by mistake."""
 
 
-def hidden_in(option: str, value: t.Any) -> Iterator[str]:
+def hidden_texts(option: str, value: t.Any) -> Iterator[str]:
     """Yield what must not be shown of the value of such an option, which may have any shape."""
     if option == "reservations" and isinstance(value, str):
         yield from _secrets_of_ledger(value)
@@ -172,7 +172,7 @@ def got(option: str, text: str) -> str:
     return f', got "{text}"' if len(text) <= _LONGEST_SHOWN and is_shown(option, text) else ""
 
 
-def quoted(option: str, text: str) -> str:
+def quote(option: str, text: str) -> str:
     """Return a text for a message that cannot do without one."""
     return repr(text) if is_shown(option, text) else "what was given, which may contain a secret,"
 
@@ -185,7 +185,7 @@ def without_value(message: str) -> str:
     return message if found is None or found["name"] not in PLACES else found["start"]
 
 
-def masked(text: str, secrets: Iterable[str]) -> str:
+def mask(text: str, secrets: Iterable[str]) -> str:
     """Return a text without these secrets, as they are or as Python quotes them."""
     forms = {form for secret in secrets for form in (secret, repr(secret)[1:-1])}
     for secret in sorted(filter(None, forms), key=len, reverse=True):

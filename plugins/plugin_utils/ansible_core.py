@@ -78,7 +78,7 @@ def misfit(action: Action) -> str | None:
         inspect.signature(action._compute_environment_string).bind({})
         # no_log keeps it from writing to the system's log.
         args = {"given": given, "_ansible_check_mode": True, "_ansible_no_log": True}
-        answer = _parse(action, output_of(_do_nothing, basic.AnsibleModule, packed(args)))
+        answer = _parse(action, output_of(_do_nothing, basic.AnsibleModule, pack_arguments(args)))
     except Exception as error:  # noqa: BLE001 - another release may raise anything
         return misfit_of(error)
     fits = isinstance(answer, dict) and {"changed": True, "check": True, "given": given}.items() <= answer.items()
@@ -90,7 +90,7 @@ def _do_nothing(module_class: type[basic.AnsibleModule]) -> None:
     module.exit_json(changed=True, check=module.check_mode, given=module.params["given"])
 
 
-def packed(args: Mapping[str, t.Any]) -> bytes:
+def pack_arguments(args: Mapping[str, t.Any]) -> bytes:
     """The arguments of a module as Ansible's module archive passes them."""
 
     def plain(value: t.Any) -> str:

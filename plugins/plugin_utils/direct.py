@@ -39,7 +39,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.ansible_cor
     misfit,
     misfit_of,
     output_of,
-    packed,
+    pack_arguments,
     register_options,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.numbers import check_numbers
@@ -122,7 +122,7 @@ class DirectAction(NormalAction):
                 environment: dict[str, str] = {}
                 self._update_module_args(name, args, task_vars)
                 self._compute_environment_string(environment)
-                return Call(packed(args), environment)
+                return Call(pack_arguments(args), environment)
         except MISFITS as error:
             obstacle = misfit_of(error)
         if wanted == "direct":

@@ -14,7 +14,7 @@ import typing as t
 from collections.abc import Iterator, Mapping
 from decimal import Decimal, DecimalException
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import shortened
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import shorten
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.secret_options import PLACES, secret_names
 
@@ -78,4 +78,4 @@ def _as_text(value: t.Any, number: Decimal) -> str:
     if isinstance(value, int):
         # Python does not convert an integer with so many digits to text.
         value = "".join(map(str, number.as_tuple().digits[: SHOWN + 1]))
-    return shortened(str(value), SHOWN)
+    return shorten(str(value), SHOWN)

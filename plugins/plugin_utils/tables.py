@@ -80,7 +80,7 @@ def wrap(text: str, width: int, indent: str = "    ", start: str = "") -> list[s
     )
 
 
-def counted(counts: Iterable[tuple[int, str]]) -> str:
+def counts_text(counts: Iterable[tuple[int, str]]) -> str:
     """Return the counts that are not 0, in the order given, as in C(2 failed, 10 created)."""
     return ", ".join(f"{count} {what}" for count, what in counts if count)
 

@@ -20,7 +20,7 @@ from ..model import Request
 from .diagnosis import not_permitted
 from .framework.interface import PermitPlugin, QueueSortPlugin, Requests, concerns
 from .framework.status import Code, Status
-from .guard import asked, guarded
+from .guard import ask, call_plugin
 from .queue import Batch, Queued
 from .scheduling_cycle import Scheduler
 from .verdicts import Outcome
@@ -76,8 +76,8 @@ def _run_queue_sort(scheduler: Scheduler, batch: Batch, requests: Iterable[Reque
 
 def _run_pre_enqueue(scheduler: Scheduler, request: Request) -> Status | None:
     """The status of the first PreEnqueue plugin that holds the request back."""
-    for plugin in scheduler.profile(request).concerned(request).checking:
-        status = asked(plugin, plugin.pre_enqueue, request)
+    for plugin in scheduler.profile(request).plugins_about(request).checking:
+        status = ask(plugin, plugin.pre_enqueue, request)
         if status is not None:
             return status
     return None
@@ -88,9 +88,9 @@ def _sort_key(scheduler: Scheduler, request: Request, arrival: int, others: Mapp
     sorters: list[QueueSortPlugin] = scheduler.profiles[scheduler.default_profile].plugins("queue")
     if not sorters:
         return arrival
-    key = guarded(sorters[0], sorters[0].sort_key, request, arrival)
+    key = call_plugin(sorters[0], sorters[0].sort_key, request, arrival)
     for other in list(others.values())[:1]:
-        guarded(sorters[0], operator.lt, key, other)
+        call_plugin(sorters[0], operator.lt, key, other)
     return key
 
 
@@ -127,7 +127,7 @@ def _permit_status(
             continue
         try:
             others = (Requests(batch.placed.values()), Requests(waiting), Requests(failed))
-            status = asked(plugin, plugin.permit, request, *others)
+            status = ask(plugin, plugin.permit, request, *others)
         except CollectionError as error:
             return Status(Code.ERROR, error.message, plugin=plugin.name)
         if status is not None and status.code is not Code.SKIP:

@@ -234,7 +234,7 @@ class ClusterState:
     def __iter__(self) -> Iterator[Guest]:
         return iter(self._guests.values())
 
-    def kept(self, key: Hashable, make: Callable[[ClusterState], T]) -> T:
+    def derive_once(self, key: Hashable, make: Callable[[ClusterState], T]) -> T:
         """What make derives from this cluster. make is called once per key; its result keeps itself up to date by what
         has changed.
         """

@@ -41,7 +41,7 @@ def source_for(clone: CloneSource, node: NodeInfo) -> Template | Status:
     return (unschedulable if resolvable else unresolvable)(NO_TEMPLATE.format(clone.templates[0].name), detail)
 
 
-def misplaced(request: Request, template: Template) -> Status | None:
+def misplacement_of(request: Request, template: Template) -> Status | None:
     """Why template cannot be used: the request names another storage for a drive that a linked clone has on that of its
     template.
     """
@@ -95,7 +95,7 @@ def landing_of(clone: CloneSource, template: Template, node: NodeInfo, chosen: M
     return use.name if use is not None and use.shared and template.node in use.nodes else None
 
 
-def moved_from(
+def bytes_to_move(
     clone: CloneSource, template: Template, landing: str | None, chosen: Mapping[str, str]
 ) -> dict[str, int]:
     """What a clone takes for a while, until its drives are moved: the bytes by storage."""

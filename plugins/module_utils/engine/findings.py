@@ -9,7 +9,7 @@ import typing as t
 from collections.abc import Mapping
 
 from ..model import GIB
-from .texts import first, listed, vcpus
+from .texts import first, join_words, vcpus
 
 if t.TYPE_CHECKING:
     from .framework.status import Status
@@ -57,15 +57,15 @@ def findings_in_parts(findings: Mapping[str, t.Any], most_rules: int | None = No
     if most_rules is not None:
         rules = sorted(rules, key=lambda rule: (-len(rule[1]), rule[0]))[:most_rules]
     parts = [
-        f"without {OPTIONS.get(rule, rule)}, {listed(first(nodes, NODES_NAMED))} would fit{CURES.get(rule, '')}"
+        f"without {OPTIONS.get(rule, rule)}, {join_words(first(nodes, NODES_NAMED))} would fit{CURES.get(rule, '')}"
         for rule, nodes in rules
     ]
     close = findings["nearest"]
     # What a single rule rejects is reported above, unless a resource is short.
     if close is not None and (close["missing"] or len(close["also"]) > 1):
         lacks = [amount_text(what, amount) for what, amount in close["missing"].items()]
-        short = f"{listed(lacks)} short" if lacks else ""
-        by = f"refused by {listed([OPTIONS.get(rule, rule) for rule in close['also']])}" if close["also"] else ""
+        short = f"{join_words(lacks)} short" if lacks else ""
+        by = f"refused by {join_words([OPTIONS.get(rule, rule) for rule in close['also']])}" if close["also"] else ""
         parts.append(f"the closest is {close['node']}: {', and '.join(filter(None, (short, by)))}")
     return parts
 

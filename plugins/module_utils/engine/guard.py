@@ -27,14 +27,14 @@ _SLACK = 1e-6
 """How far rounding may push a score beyond 0..100."""
 
 
-def guarded(plugin: Plugin, call: Callable[..., T], *args: t.Any) -> T:
+def call_plugin(plugin: Plugin, call: Callable[..., T], *args: t.Any) -> T:
     """Call into a plugin. Any exception becomes PluginFailed, except a CollectionError, which is meant for the user."""
     try:
         return call(*args)
     except CollectionError:
         raise
     except Exception as error:  # a plugin may be anybody's code and raise anything
-        raise raised(plugin, error) from error
+        raise failure_by(plugin, error) from error
 
 
 class Blame:
@@ -47,30 +47,30 @@ class Blame:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if self.plugin is not None and isinstance(error, Exception) and not isinstance(error, CollectionError):
-            raise raised(self.plugin, error) from error
+            raise failure_by(self.plugin, error) from error
 
 
 def check_request(profile: Profile, request: Request) -> None:
     """Let the plugins check a request. Raises InvalidRequest and PluginFailed."""
     with Blame() as blame:
-        for plugin in profile.concerned(request).checking:
+        for plugin in profile.plugins_about(request).checking:
             blame.plugin = plugin
             status = plugin.pre_enqueue(request)
             if status is not None:
-                checked(plugin, status)
+                check_answer(plugin, status)
 
 
-def asked(plugin: Plugin, call: Callable[..., Status | None], *args: t.Any) -> Status | None:
+def ask(plugin: Plugin, call: Callable[..., Status | None], *args: t.Any) -> Status | None:
     """Call a method that returns a status, and check the status."""
-    return checked(plugin, guarded(plugin, call, *args))
+    return check_answer(plugin, call_plugin(plugin, call, *args))
 
 
-def checked(plugin: Plugin, answer: object) -> Status | None:
+def check_answer(plugin: Plugin, answer: object) -> Status | None:
     """The answer as a status with the plugin's name, or None for success. Raises PluginFailed for any other type."""
     if answer is None:
         return None
     if not isinstance(answer, Status):
-        raise failed(plugin, f"expected a Status or None, got {answer!r}")
+        raise failure_of(plugin, f"expected a Status or None, got {answer!r}")
     if answer.code is Code.SUCCESS:
         return None
     if answer.code in SKIPS:
@@ -82,7 +82,7 @@ def checked(plugin: Plugin, answer: object) -> Status | None:
 def finite(plugin: Plugin, score: float) -> float:
     """Return the score. Raises PluginFailed if it is not finite, as such scores cannot be compared."""
     if not math.isfinite(score):
-        raise failed(plugin, f"score() answered {score!r}, expected a finite number")
+        raise failure_of(plugin, f"score() answered {score!r}, expected a finite number")
     return score
 
 
@@ -93,8 +93,8 @@ def in_range(plugin: ScorePlugin, score: float) -> float:
     if not -_SLACK <= score <= 100.0 + _SLACK:
         if plugin.bounded:
             cure = "leave out 'bounded = True', and scores of any unit are normalized"
-            raise failed(plugin, f"score() answered {score!r}, expected 0..100; {cure}")
-        raise failed(plugin, f"normalize() answered {score!r}, expected 0..100")
+            raise failure_of(plugin, f"score() answered {score!r}, expected 0..100; {cure}")
+        raise failure_of(plugin, f"normalize() answered {score!r}, expected 0..100")
     return score if score > 0.0 else 0.0
 
 
@@ -113,18 +113,18 @@ def score_all(plugin: ScorePlugin, state: CycleState, request: Request, nodes: S
 
 def raw_scores(plugin: ScorePlugin, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[float]:
     """The scores of the nodes in the plugin's own unit."""
-    scores = guarded(plugin, score_all, plugin, state, request, nodes)
+    scores = call_plugin(plugin, score_all, plugin, state, request, nodes)
     # One number that is not finite makes the sum so.
     return scores if math.isfinite(sum(scores)) else [finite(plugin, score) for score in scores]
 
 
-def normalized(
+def normalize_scores(
     plugin: ScorePlugin, state: CycleState, request: Request, nodes: Sequence[NodeInfo], raw: Sequence[float]
 ) -> Sequence[float]:
     """The same scores within 0..100."""
-    made = guarded(plugin, plugin.normalize, state, request, nodes, list(raw))
+    made = call_plugin(plugin, plugin.normalize, state, request, nodes, list(raw))
     if len(made) != len(raw):
-        raise failed(plugin, f"normalize() made {len(made)} scores of {len(raw)}")
+        raise failure_of(plugin, f"normalize() made {len(made)} scores of {len(raw)}")
     return all_in_range(plugin, made)
 
 
@@ -153,7 +153,7 @@ def run_filters(
             for info, status in zip(nodes, statuses, strict=True):
                 # Many nodes may share one status.
                 if status is not None and status is not last:
-                    last, rejection = status, checked(plugin, status)
+                    last, rejection = status, check_answer(plugin, status)
                 if status is None or rejection is None:
                     left.append(info)
                 else:
@@ -162,14 +162,14 @@ def run_filters(
     return nodes
 
 
-def raised(plugin: Plugin, error: Exception) -> PluginFailed:
+def failure_by(plugin: Plugin, error: Exception) -> PluginFailed:
     """The error for an exception that a plugin raised, with the line in the plugin's own file if known."""
     own = getattr(sys.modules.get(type(plugin).__module__), "__file__", None)
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == own]
     where = f" ({os.path.basename(own)}, line {lines[-1]})" if own and lines else ""
-    return failed(plugin, f"{type(error).__name__}: {error}{where}")
+    return failure_of(plugin, f"{type(error).__name__}: {error}{where}")
 
 
-def failed(plugin: Plugin, what: str) -> PluginFailed:
+def failure_of(plugin: Plugin, what: str) -> PluginFailed:
     """The error for a plugin that failed."""
     return PluginFailed(f"plugin {plugin.name} failed: {what}", plugin=plugin.name)

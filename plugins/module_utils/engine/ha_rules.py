@@ -62,14 +62,14 @@ def require_known(rule: HARule) -> None:
         raise InvalidRequest(text)
 
 
-def enforced(rules: Iterable[HARule], vmid: int, located: Mapping[int, str]) -> Enforced:
+def enforce(rules: Iterable[HARule], vmid: int, located: Mapping[int, str]) -> Enforced:
     """Return where the HA manager will run the VM. located maps VMIDs to their nodes. Disabled rules do not count.
 
     VMs that rules keep together share each other's rules. If they run on several nodes, the HA manager brings all of
     them to the node with the most of them; of equal nodes, to the first by name.
     """
     active = [rule for rule in sorted(rules, key=lambda rule: rule.name) if not (rule.disabled or rule.unknown)]
-    group = kept_together(active, vmid)
+    group = companions_of(active, vmid)
     mine = [rule for rule in active if rule.vmids & group]
     by_nodes = [rule for rule in mine if rule.type == NODES]
     # The VM's own rule takes precedence over one that it has through another VM.
@@ -90,7 +90,7 @@ def enforced(rules: Iterable[HARule], vmid: int, located: Mapping[int, str]) -> 
     )
 
 
-def kept_together(rules: Iterable[HARule], vmid: int) -> frozenset[int]:
+def companions_of(rules: Iterable[HARule], vmid: int) -> frozenset[int]:
     """The VM and all that positive rules keep with it, directly or through others."""
     positive = [rule.vmids for rule in rules if rule.type == RESOURCES and rule.positive and not rule.disabled]
     group = frozenset({vmid})
@@ -137,7 +137,7 @@ def preferences(rule: HARule, nodes: Iterable[str]) -> Mapping[str, float]:
     return {node: worth[level] for node, level in ranks.items()}
 
 
-def preferred(rule: HARule, available: Iterable[str]) -> frozenset[str]:
+def preferred_nodes(rule: HARule, available: Iterable[str]) -> frozenset[str]:
     """The nodes on which the HA manager keeps a member of a node-affinity rule, out of the available ones: those with
     the highest priority, or, unless the rule is strict, all others if it wants none of them.
     """
@@ -161,7 +161,7 @@ def _positive_refusal(
     if len(touching) > 1:
         names = "' and '".join(sorted(other.name for other in touching))
         return f"its VMs are in several node-affinity rules: '{names}'"
-    group = kept_together(active, min(rule.vmids))
+    group = companions_of(active, min(rule.vmids))
     for other in others:
         if other.type == RESOURCES and not other.positive and len(group & other.vmids) >= 2:
             return f"it shares two or more VMs with rule '{other.name}', which keeps them apart"
@@ -174,7 +174,7 @@ def _negative_refusal(
     if len(rule.vmids) > node_count:
         return f"it would keep {len(rule.vmids)} VMs apart on {node_count} nodes"
     for vmid in sorted(rule.vmids):
-        group = kept_together(active, vmid)
+        group = companions_of(active, vmid)
         if len(group & rule.vmids) >= 2:
             name = next(o.name for o in active if o.type == RESOURCES and o.positive and o.vmids & group)
             return f"it shares two or more VMs with rule '{name}', which keeps them together"

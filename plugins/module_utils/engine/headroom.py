@@ -23,7 +23,7 @@ from .allocatable import Limit
 from .cache import ClusterState, NodeInfo
 from .guest_index import repelling
 from .ha_rules import NODES, RESOURCES
-from .node_selection import HARD, NODE_KEY, matches_all, untolerated
+from .node_selection import HARD, NODE_KEY, matches_all, untolerated_taints
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +311,7 @@ class _Bonds:
                     info.index
                     for info in nodes
                     if matches_all(given.node_required, info.node)
-                    and not any(untolerated(given.tolerations, info.node, HARD))
+                    and not any(untolerated_taints(given.tolerations, info.node, HARD))
                 )
             if len(known[key]) < len(nodes):
                 found[guest.vmid] = known[key]
@@ -348,7 +348,7 @@ class _Bonds:
         concerned = {other for vmid in moved for other in self._apart[vmid]}
         return [host for vmid in concerned if (host := self._host(vmid)) is not None]
 
-    def left_to(self, vmid: int, home: int) -> frozenset[int] | None:
+    def homes_for(self, vmid: int, home: int) -> frozenset[int] | None:
         """The nodes, by index, that may take a guest when its node home is lost; None for all. What leaves a guest no
         other node does not count: no room would help it.
         """
@@ -373,7 +373,7 @@ def _loads(info: NodeInfo, bonds: _Bonds) -> list[Loads]:
     running = [guest for guest in info.guests if guest.running and not guest.template]
     sizes: dict[tuple[Room, frozenset[int] | None], list[str]] = {}
     for guest in running:
-        within = bonds.left_to(guest.vmid, info.index)
+        within = bonds.homes_for(guest.vmid, info.index)
         sizes.setdefault((Room(guest.memory, guest.cores), within), []).append(label(guest.name, guest.vmid))
     return _largest_first(Loads(size, sorted(labels), within) for (size, within), labels in sizes.items())
 

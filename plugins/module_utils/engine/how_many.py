@@ -16,7 +16,7 @@ from .cache import ClusterState
 from .framework.deferred import DeferredFilter
 from .framework.interface import ScorePlugin
 from .framework.status import Category
-from .guard import guarded
+from .guard import call_plugin
 from .profiles import Profile
 from .scheduling_cycle import Scheduler
 from .verdicts import Outcome
@@ -125,7 +125,7 @@ class _Counting:
         while certain + 1 < uncertain:
             middle = (certain + uncertain) // 2
             self.keep(decisions[:middle])
-            if all(guarded(plugin, plugin.is_certain, self._cluster) for plugin in self._deferred):
+            if all(call_plugin(plugin, plugin.is_certain, self._cluster) for plugin in self._deferred):
                 certain = middle
             else:
                 uncertain = middle
@@ -158,7 +158,7 @@ class _Counting:
         return self._requests[len(self.placed) % len(self._requests)]
 
     def _is_normalized(self, outcome: Outcome) -> bool:
-        return outcome.looked is None or not self._normalized.isdisjoint(outcome.looked.scored_by())
+        return outcome.looked is None or not self._normalized.isdisjoint(outcome.looked.scoring_plugins())
 
     def _accept(self, request: Request, outcome: Outcome) -> Outcome | None:
         """The outcome on the best node that the deferred filters accept; None if only the scheduler can tell. What is

@@ -72,7 +72,7 @@ def compiled_regex(request: Request) -> NamePattern | None:
     return None if text is None else checked_pattern("node_regex", text)
 
 
-def asked_for(request: Request) -> Callable[[Node], bool]:
+def node_matcher(request: Request) -> Callable[[Node], bool]:
     """A function that returns whether the request's C(node), pattern and required expressions allow a node."""
     pattern = compiled_regex(request)
 
@@ -86,12 +86,12 @@ def asked_for(request: Request) -> Callable[[Node], bool]:
     return allowed
 
 
-def untolerated(tolerations: Sequence[Toleration], node: Node, effect: str) -> Iterator[Taint]:
+def untolerated_taints(tolerations: Sequence[Toleration], node: Node, effect: str) -> Iterator[Taint]:
     """The node's taints of that effect that none of the tolerations covers."""
-    return (taint for taint in node.taints if taint.effect == effect and not tolerated(tolerations, taint))
+    return (taint for taint in node.taints if taint.effect == effect and not is_tolerated(tolerations, taint))
 
 
-def tolerated(tolerations: Iterable[Toleration], taint: Taint) -> bool:
+def is_tolerated(tolerations: Iterable[Toleration], taint: Taint) -> bool:
     """Whether one of the tolerations covers the taint; empty keys and effects cover all."""
     return any(
         toleration.effect in ("", taint.effect)

@@ -32,7 +32,7 @@ from ..model import Request
 from .allocatable import Policy
 from .framework import interface as points
 from .framework.interface import Plugin, Setting, check_settings
-from .texts import hint, known
+from .texts import hint, known_names
 
 _ATTRIBUTES = frozenset(field.name for field in dataclasses.fields(Request))
 
@@ -136,7 +136,7 @@ class Profile:
         self._subjects = sorted({attribute for plugin in self._all for attribute in plugin.about})
         self._concerned: dict[tuple[bool, ...], Concerned] = {}
 
-    def concerned(self, request: Request) -> Concerned:
+    def plugins_about(self, request: Request) -> Concerned:
         """The plugins that the request concerns. Determined once for all requests that set the same attributes."""
         sets = tuple([bool(getattr(request, attribute)) for attribute in self._subjects])
         found = self._concerned.get(sets)
@@ -341,7 +341,7 @@ def build_profiles(
         extends = body.get("extends", name if name in NAMED else DEFAULT)
         if extends not in NAMED:
             raise InvalidPluginConfig(
-                f"{where}.extends: unknown profile {extends!r}; known: {known(NAMED, str(extends))}"
+                f"{where}.extends: unknown profile {extends!r}; known: {known_names(NAMED, str(extends))}"
             )
         sections = {section: plugins for section, plugins in body.items() if section != "extends"}
         layers[name] = laid_over(laid_over(NAMED[extends], common), sections)
@@ -355,7 +355,7 @@ def profile_of(request: Request, profiles: Mapping[str, Profile], default: str) 
     """The profile that the request names, or the default one. Raises InvalidRequest when there is none such."""
     name = request.profile or default
     if name not in profiles:
-        raise InvalidRequest(f"profile: unknown profile {name!r}; known profiles: {known(profiles, name)}")
+        raise InvalidRequest(f"profile: unknown profile {name!r}; known profiles: {known_names(profiles, name)}")
     return profiles[name]
 
 

@@ -29,7 +29,17 @@ from .framework.interface import (
     concerns,
 )
 from .framework.status import SKIPS, Code, Status
-from .guard import Blame, all_in_range, asked, check_request, checked, guarded, normalized, raw_scores, run_filters
+from .guard import (
+    Blame,
+    all_in_range,
+    ask,
+    call_plugin,
+    check_answer,
+    check_request,
+    normalize_scores,
+    raw_scores,
+    run_filters,
+)
 from .profiles import Profile, profile_of
 from .verdicts import Outcome, Scores, Verdicts
 from .vmids.choice import ANY_VMID, InvalidVMIDChoice, VMIDChoice, intersection
@@ -117,14 +127,14 @@ class Scheduler:
     def _run_pre_filter(self, request: Request, now: float) -> Cycle:
         """Run PreFilter. Its answers say which plugins evaluate nodes for the request."""
         profile = self.profile(request)
-        concerned = profile.concerned(request)
+        concerned = profile.plugins_about(request)
         state = CycleState()
         codes: dict[str, Code] = {}
         refusing: dict[str, Status] = {}
         with Blame() as blame:
             for plugin in concerned.pre_filters:
                 blame.plugin = plugin
-                status = checked(plugin, plugin.pre_filter(state, request, self.cluster, now))
+                status = check_answer(plugin, plugin.pre_filter(state, request, self.cluster, now))
                 if status is not None:
                     codes[plugin.name] = status.code
                     if status.code not in SKIPS:
@@ -140,7 +150,7 @@ class Scheduler:
 
         request, refusals = cycle.request, self._refusals(cycle, self.cluster.nodes)
         findings = {
-            plugin.name: guarded(plugin, plugin.post_filter, request, self.cluster, refusals)
+            plugin.name: call_plugin(plugin, plugin.post_filter, request, self.cluster, refusals)
             for plugin in cycle.profile.plugins("post_filters")
         }
         told = zip(self.cluster.nodes, verdicts.rejections(), strict=True)
@@ -167,7 +177,7 @@ class Scheduler:
             scores: Sequence[float] = (
                 all_in_range(plugin, raw)
                 if plugin.bounded
-                else array("d", normalized(plugin, cycle.state, cycle.request, cycle.passed, raw))
+                else array("d", normalize_scores(plugin, cycle.state, cycle.request, cycle.passed, raw))
             )
             verdicts.add(Scores(plugin.name, cycle.profile.weights[plugin.name], raw, scores))
         return verdicts.chosen()
@@ -207,7 +217,7 @@ class Scheduler:
         plugins: list[VMIDPlugin] = self.profile(request).plugins("vmids")
         try:
             for plugin in plugins:
-                choice = guarded(plugin, plugin.choice, request) if concerns(plugin, request) else None
+                choice = call_plugin(plugin, plugin.choice, request) if concerns(plugin, request) else None
                 if choice is not None:
                     allowed = choice if allowed is None else intersection(allowed, choice)
         except InvalidVMIDChoice as error:
@@ -220,7 +230,7 @@ class Scheduler:
         for plugin in plugins:
             if not concerns(plugin, cycle.request):
                 continue
-            status = asked(plugin, plugin.reserve, cycle.state, cycle.request, node, draft)
+            status = ask(plugin, plugin.reserve, cycle.state, cycle.request, node, draft)
             if status is not None and status.code is not Code.SKIP:
                 return status
         return None
@@ -253,13 +263,13 @@ class Scheduler:
         Raises NoStorageAvailable.
         """
         info = self.cluster.node(node)
-        taken = None if info is None else self.drafted(request, info, now=now)
+        taken = None if info is None else self.draft(request, info, now=now)
         if taken is None or isinstance(taken, Status):
             why = "is not there" if taken is None else taken.text
             raise NoStorageAvailable(f'no storage for VM "{request.name}": {node} {why}')
         return taken.storages
 
-    def drafted(self, request: Request, node: NodeInfo, vmid: int = 0, now: float = 0.0) -> Draft | Status:
+    def draft(self, request: Request, node: NodeInfo, vmid: int = 0, now: float = 0.0) -> Draft | Status:
         """What the request would take on a node, whatever the filters say of that node; or why it gets nothing."""
         draft = Draft(request, node.name, 0.0, vmid)
         return self._run_reserve(self._run_pre_filter(request, now), node, draft) or draft

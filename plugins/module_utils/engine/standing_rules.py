@@ -15,7 +15,7 @@ from ..model import AffinityTerm, Constraints, Expression, Guest, Node, Request,
 from .node_selection import NODE_KEY
 from .patterns.names import name_pattern
 from .selectors import selects, selects_request
-from .texts import known
+from .texts import known_names
 
 AFFINITY = "plb_affinity_"
 ANTI_AFFINITY = "plb_anti_affinity_"
@@ -23,7 +23,7 @@ PIN = "plb_pin_"
 IGNORE = "plb_ignore"
 
 
-def ignored(tags: Iterable[str]) -> str | None:
+def ignoring_tag(tags: Iterable[str]) -> str | None:
     """Return the tag that keeps a guest from being moved, or None."""
     return next((tag for tag in sorted(tags) if tag.lower() == IGNORE or tag.lower().startswith(f"{IGNORE}_")), None)
 
@@ -44,7 +44,7 @@ def pins_of(tags: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(pin for pin in pins if pin))
 
 
-def unpinned(guest: Guest, nodes: Collection[str]) -> Guest:
+def without_pin(guest: Guest, nodes: Collection[str]) -> Guest:
     """Return the guest without the rule of its tags that pins it to these nodes alone."""
     pins = set(pins_of(guest.tags))
     if not pins or not pins <= {name.lower() for name in nodes}:
@@ -100,7 +100,7 @@ class StandingRules:
             own = [bound for bound in rules if selects(bound[0].selector, guest)]
             terms, expressions = self._of(guest.tags, names, own)
             if terms or expressions:
-                guest = replace(guest, constraints=merged(guest.constraints, terms, expressions))
+                guest = replace(guest, constraints=merge_constraints(guest.constraints, terms, expressions))
             guests.append(guest)
         return replace(snapshot, guests=tuple(guests))
 
@@ -113,12 +113,13 @@ class StandingRules:
         unknown = [pin for pin in pins_of(request.tags) if pin not in names] if self.tags else []
         if unknown:
             raise InvalidRequest(
-                f"tags: {PIN}{unknown[0]} names no node of the cluster; its nodes: {known(names.values(), unknown[0])}"
+                f"tags: {PIN}{unknown[0]} names no node of the cluster; its nodes: "
+                f"{known_names(names.values(), unknown[0])}"
             )
         terms, expressions = self._of(request.tags, names, own)
         if not terms and not expressions:
             return request
-        found = merged(request.constraints, terms, expressions)
+        found = merge_constraints(request.constraints, terms, expressions)
         return replace(request, affinity=found.affinity, node_required=found.node_required)
 
     def _of(
@@ -148,13 +149,15 @@ class StandingRules:
             if not matching:
                 where = f"{rule.where}.nodes[{number}]"
                 raise InvalidRequest(
-                    f"{where}: {wanted!r} matches no node; the cluster's nodes: {known(names, wanted)}"
+                    f"{where}: {wanted!r} matches no node; the cluster's nodes: {known_names(names, wanted)}"
                 )
             found.update(matching)
         return (Expression(NODE_KEY, "In", tuple(sorted(found))),)
 
 
-def merged(given: Constraints, terms: Iterable[AffinityTerm], expressions: Iterable[Expression]) -> Constraints:
+def merge_constraints(
+    given: Constraints, terms: Iterable[AffinityTerm], expressions: Iterable[Expression]
+) -> Constraints:
     """The constraints with these rules, each of them once."""
     return replace(
         given,

@@ -31,7 +31,7 @@ NAMED_KINDS = {
 """How messages call what the options of a VM name, by kind."""
 
 
-def known(names: Iterable[str], wanted: str) -> str:
+def known_names(names: Iterable[str], wanted: str) -> str:
     """The existing names, for a message about a name that does not exist: all in order, or the most similar ones if
     there are many.
 
@@ -64,7 +64,7 @@ def alike(names: Iterable[str], wanted: str) -> str | None:
     return likeness[0][1] if clear and best >= _LIKE else None
 
 
-def listed(items: Sequence[str]) -> str:
+def join_words(items: Sequence[str]) -> str:
     """C(a), C(a and b), C(a, b and c)."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
 
@@ -79,7 +79,7 @@ def first(items: Sequence[str], most: int) -> list[str]:
     return list(items) if len(items) <= most else [*items[:most], f"{len(items) - most} more"]
 
 
-def shortened(text: str, most: int = 100) -> str:
+def shorten(text: str, most: int = 100) -> str:
     """A text of any length for a message: its first characters if there are more than most."""
     return text if len(text) <= most else f"{text[:most]}..."
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from ..model import Request
 from .cache import ClusterState
 from .node_selection import NODE_KEY, compiled_regex
-from .texts import NAMED_KINDS, known
+from .texts import NAMED_KINDS, known_names
 
 UNSEEN = "this user cannot see it"
 
@@ -25,17 +25,17 @@ def unknown_names(request: Request, cluster: ClusterState) -> list[str]:
     nodes = [info.name for info in cluster.nodes]
     texts = []
     if request.node is not None and request.node not in nodes:
-        texts.append(f"no node '{request.node}', known: {known(nodes, request.node)}")
+        texts.append(f"no node '{request.node}', known: {known_names(nodes, request.node)}")
     pattern = compiled_regex(request)
     if pattern is not None and not any(pattern.matches(name) for name in nodes):
-        texts.append(f"no node matches '{pattern.text}', known: {known(nodes, pattern.text)}")
+        texts.append(f"no node matches '{pattern.text}', known: {known_names(nodes, pattern.text)}")
     texts += _labels(request, cluster)
     storages = {name for info in cluster.nodes for name in info.storages}
     if not storages and (request.disks or request.clone is not None):
         return [*texts, NO_STORAGES]
     for name in dict.fromkeys(_storages(request)):
         if name not in storages:
-            texts.append(f"no storage '{name}', or {UNSEEN}, known: {known(storages, name)}")
+            texts.append(f"no storage '{name}', or {UNSEEN}, known: {known_names(storages, name)}")
     texts += [*_volumes(request, cluster), *_mappings(request, cluster), *_bridges(request, cluster)]
     return [*texts, *_named(request, cluster), *_cpu_types(request, cluster)]
 
@@ -48,7 +48,7 @@ def _labels(request: Request, cluster: ClusterState) -> Iterator[str]:
     wanted += [each.key for each in request.node_required if each.operator not in ("NotIn", "DoesNotExist")]
     for key in dict.fromkeys(wanted):
         if key not in there:
-            yield f"no node has the label '{key}', known: {known(there, key)}"
+            yield f"no node has the label '{key}', known: {known_names(there, key)}"
 
 
 def _volumes(request: Request, cluster: ClusterState) -> Iterator[str]:
@@ -59,7 +59,7 @@ def _volumes(request: Request, cluster: ClusterState) -> Iterator[str]:
             kind = volume.partition("/")[0]
             others = {name for there in looked for name, size in there.items() if size is not None}
             others = {name for name in others if name.partition("/")[0] == kind}
-            yield f"no volume '{volume}', or {UNSEEN}, known: {known(others, volume)}"
+            yield f"no volume '{volume}', or {UNSEEN}, known: {known_names(others, volume)}"
 
 
 def _mappings(request: Request, cluster: ClusterState) -> Iterator[str]:
@@ -67,14 +67,14 @@ def _mappings(request: Request, cluster: ClusterState) -> Iterator[str]:
     claimed = [each.mapping for claim in request.devices for each in (claim.one_of or (claim,))]
     for name in dict.fromkeys(filter(None, claimed)):
         if there is not None and name not in there:
-            yield f"no device mapping '{name}' that the user may use, known: {known(there, name)}"
+            yield f"no device mapping '{name}' that the user may use, known: {known_names(there, name)}"
 
 
 def _bridges(request: Request, cluster: ClusterState) -> Iterator[str]:
     there = _on_any_node([info.node.bridges for info in cluster.nodes if info.node.online])
     if there is not None:
         for name in sorted(request.bridges - there):
-            yield f"no bridge '{name}', or this user may not use it, known: {known(there, name)}"
+            yield f"no bridge '{name}', or this user may not use it, known: {known_names(there, name)}"
 
 
 def _named(request: Request, cluster: ClusterState) -> Iterator[str]:
@@ -88,7 +88,7 @@ def _named(request: Request, cluster: ClusterState) -> Iterator[str]:
 def _cpu_types(request: Request, cluster: ClusterState) -> Iterator[str]:
     there = _on_any_node([info.node.cpu_models for info in cluster.nodes if info.node.online])
     if request.cpu_type is not None and there is not None and request.cpu_type not in there:
-        yield f"no CPU type '{request.cpu_type}', known: {known(there, request.cpu_type)}"
+        yield f"no CPU type '{request.cpu_type}', known: {known_names(there, request.cpu_type)}"
 
 
 def _on_any_node(names: Sequence[frozenset[str] | None]) -> frozenset[str] | None:

@@ -89,7 +89,7 @@ class Verdicts:
         weight, pairs = scores.weight, zip(self._totals, scores.normalized, strict=True)
         self._totals = [total + round(weight * score * POINTS) for total, score in pairs]
 
-    def scored_by(self) -> set[str]:
+    def scoring_plugins(self) -> set[str]:
         """The names of the plugins that scored the nodes."""
         return {scores.plugin for scores in self._scores}
 
@@ -113,7 +113,7 @@ class Verdicts:
     def node_count(self) -> int:
         return len(self._nodes)
 
-    def rejected(self) -> dict[tuple[str, str], list[str]]:
+    def rejected_nodes(self) -> dict[tuple[str, str], list[str]]:
         """The names of the rejected nodes by plugin and reason, the most frequent reasons first."""
         found: dict[tuple[str, str], list[str]] = {}
         for info, rejection in zip(self._nodes, self.rejections(), strict=True):

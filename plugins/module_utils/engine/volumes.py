@@ -18,10 +18,10 @@ from dataclasses import dataclass, field, replace
 from ..errors import InvalidRequest
 from ..model import GIB, MIB, CloneSource, Disk, Request, StorageClass, Template
 from .cache import NodeInfo, NodeStorage, Shelf, StorageUse
-from .cloning import cloned_disks, landing_of, misplaced, moved_from, source_for
+from .cloning import bytes_to_move, cloned_disks, landing_of, misplacement_of, source_for
 from .framework.status import Shortage, Status, unresolvable, unschedulable
 from .patterns.names import name_pattern
-from .texts import hint, listed
+from .texts import hint, join_words
 
 NOT_FOUND = "didn't have storage '{}'"
 NOT_ACTIVE = "had storage '{}' not active"
@@ -114,7 +114,7 @@ def find_volumes(
 def _land(clone: CloneSource, template: Template, node: NodeInfo, binding: Binding) -> Status | None:
     """Choose the storage that the clone is made on, or return why it has no room there until its drives are moved."""
     binding.landing = landing_of(clone, template, node, binding.storages)
-    for name, size in moved_from(clone, template, binding.landing, binding.storages).items():
+    for name, size in bytes_to_move(clone, template, binding.landing, binding.storages).items():
         free = room(node.storages[name], ANY, binding.bytes.get(name, 0))
         if size > max(free, 0):
             detail = f"the clone is made there, and {_needs(size, free)}, before its drives are moved"
@@ -133,7 +133,7 @@ def class_of(disk: Disk, classes: Mapping[str, StorageClass]) -> StorageClass:
     return classes[disk.storage_class]
 
 
-def allowed(storage: NodeStorage, wanted: StorageClass) -> bool:
+def is_allowed(storage: NodeStorage, wanted: StorageClass) -> bool:
     """Whether a storage belongs to a class."""
     use = storage.use
     if wanted.shared is not None and use.shared is not wanted.shared:
@@ -184,7 +184,7 @@ def suitable(node: NodeInfo, kind: Kind) -> Suitable:
     """Find the storages that suit a drive, apart from their space. Computed once per node."""
     found: Suitable | None = node.suitable.get(kind)
     if found is None:
-        storages = [s for s in node.storages.values() if kind.content in s.content and allowed(s, kind.wanted)]
+        storages = [s for s in node.storages.values() if kind.content in s.content and is_allowed(s, kind.wanted)]
         on: dict[Shelf, list[NodeStorage]] = {}
         for storage in storages:
             if storage.active:
@@ -249,7 +249,7 @@ def _drives_on(request: Request, node: NodeInfo, classes: Mapping[str, StorageCl
     template = source_for(request.clone, node) if request.clone is not None else None
     if isinstance(template, Status):
         return template
-    elsewhere = misplaced(request, template) if template is not None else None
+    elsewhere = misplacement_of(request, template) if template is not None else None
     if elsewhere is not None:
         return elsewhere
     made: list[Disk] = []
@@ -299,7 +299,7 @@ def _check(disk: Disk, name: str, node: NodeInfo, wanted: StorageClass, binding:
     storage = node.storages[name]
     if disk.content not in storage.content:
         return unresolvable(WRONG_CONTENT.format(name, disk.content))
-    if not allowed(storage, wanted):
+    if not is_allowed(storage, wanted):
         return unresolvable(WRONG_CLASS.format(name, wanted.name), disk.called)
     free = room(storage, wanted, binding.bytes.get(name, 0))
     # A drive that takes no space, like a linked clone, fits even on an overcommitted storage.
@@ -390,7 +390,7 @@ class _Search:
             for name, storage in sorted(self._node.storages.items())
             if kind.wanted.name and disk.content in storage.content
         ]
-        detail = f"{disk.called}: there is none{f' among {listed(others)}' if others else ''}"
+        detail = f"{disk.called}: there is none{f' among {join_words(others)}' if others else ''}"
         return unresolvable(NO_CANDIDATE.format(_label(disk, kind.wanted)), detail)
 
 

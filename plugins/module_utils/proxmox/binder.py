@@ -21,7 +21,7 @@ from .api.failures import AnswerLost, VMIDTaken
 from .api.session import Session
 from .inventory.freshness import RESTORING, read_config
 from .leftovers import Leftovers
-from .lifecycle import Lifecycle, unfenced
+from .lifecycle import Lifecycle, no_fence
 from .lost_answers import LostAnswers
 from .making import (
     Adjust,
@@ -35,16 +35,16 @@ from .making import (
     Note,
     NotStarted,
     Unknown,
-    described,
-    merged,
+    merge_changes,
+    note_nothing,
     to_its_end,
-    unnoted,
+    with_description,
 )
 from .options.drives import drive_size
 from .options.values import format_size
 from .outcomes import allocations, is_busy, is_tag_refusal, is_vmid_taken, is_worker_failure
 from .tasks import BUSY_PAUSE, SENDINGS, TaskFollower, TaskResult, is_destroyed_since
-from .unfinished import Unfinished, unfinished
+from .unfinished import Unfinished, read_mark
 from .writes import GuestWriter
 
 
@@ -74,8 +74,8 @@ class Binder:
         params: Mapping[str, t.Any],
         resizes: Mapping[str, int] | None = None,
         *,
-        fence: Callable[[], None] = unfenced,
-        note: Note = unnoted,
+        fence: Callable[[], None] = no_fence,
+        note: Note = note_nothing,
     ) -> Bound:
         """Create the decision's VM, start it if the request says so, and return the outcome.
 
@@ -134,8 +134,8 @@ class Binder:
         params: Mapping[str, t.Any],
         adjust: Adjust | None,
         *,
-        fence: Callable[[], None] = unfenced,
-        note: Note = unnoted,
+        fence: Callable[[], None] = no_fence,
+        note: Note = note_nothing,
     ) -> Bound:
         """Clone template into the decision's VM, adjust the clone, and start it if the request says so.
 
@@ -172,8 +172,8 @@ class Binder:
         params: Mapping[str, t.Any],
         adjust: Adjust | None,
         *,
-        fence: Callable[[], None] = unfenced,
-        note: Note = unnoted,
+        fence: Callable[[], None] = no_fence,
+        note: Note = note_nothing,
     ) -> Bound:
         """Restore a backup as the decision's VM, adjust the VM, and start it if the request says so.
 
@@ -213,7 +213,7 @@ class Binder:
                 node, guest, adjustment.changes, adjustment.resizes, adjustment.moves, adjustment.destroyed
             )
             return ending
-        changes = merged(adjustment.changes, ending.unmarking)
+        changes = merge_changes(adjustment.changes, ending.unmarking)
         self.lifecycle.update(node, guest, changes, adjustment.resizes, adjustment.moves)
         return replace(ending, marked=False)
 
@@ -239,7 +239,7 @@ class Binder:
         ending = self._leftovers.remove_if_this_fails(
             making,
             guest,
-            lambda: adjust(described(config, ending.description)),
+            lambda: adjust(with_description(config, ending.description)),
             lambda adjustment: self._adjust(making.node, guest, adjustment, ending),
         )
         return self._finish(making, result, ending, guest, running=running)
@@ -295,7 +295,7 @@ class Binder:
                 upid = send()
                 making.note(task=upid)
                 result = self._tasks.wait(upid)
-                self.lifecycle.quorum.shown()
+                self.lifecycle.quorum.note_success()
                 return result
             except AnswerLost as error:
                 lost = error
@@ -354,7 +354,7 @@ class Binder:
         if config is None:
             raise GuestVanished(f"VM {making.vmid} is no longer on node {making.node}, where it was made")
         is_other = bool(making.name) and config.get("name") != making.name
-        is_other = is_other or (ending.marked and unfinished(config) is None)
+        is_other = is_other or (ending.marked and read_mark(config) is None)
         if is_other or is_destroyed_since(self._session, making.node, making.vmid, made.upid, making.since):
             raise VMIDTaken(f"VMID {making.vmid} is taken by another guest on node {making.node}", making.vmid)
         guest = self._leftovers.writer_of(making.node, making.vmid, config)

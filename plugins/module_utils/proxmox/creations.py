@@ -13,7 +13,7 @@ import time
 import typing as t
 from collections.abc import Callable, Collection, Mapping
 
-from ..engine.texts import listed
+from ..engine.texts import join_words
 from ..errors import PermissionDenied, TaskTimeout
 from ..model import Guest
 from .api.failures import UNREADABLE
@@ -82,7 +82,7 @@ class Creations:
         unseen = [guest for guest in guests if guest.node in self._unseen]
         if not unseen:
             return ""
-        privileges = listed(sorted({f"Sys.Audit on /nodes/{guest.node}" for guest in unseen}))
+        privileges = join_words(sorted({f"Sys.Audit on /nodes/{guest.node}" for guest in unseen}))
         removal = f"'{removal_of(unseen[0].vmid)}' on {unseen[0].node}"
         return f"; without {privileges}, you cannot see whether a task creates it: if none does, run {removal} as root"
 

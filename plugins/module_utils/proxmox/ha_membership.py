@@ -14,7 +14,7 @@ from ..model import HAIntent, NewRule
 from .api.failures import AnswerLost
 from .api.session import Session
 from .outcomes import is_modified
-from .tasks import Poller, sent
+from .tasks import Poller, send_write
 from .writes import GuestWriter
 
 # How long to retry a change of a rule: all rules are in one file, and each change by others makes ours fail.
@@ -44,14 +44,14 @@ def join_ha(
     if intent.group is not None:
         resource["group"] = intent.group
     try:
-        sent(lambda: guest.add_to_ha(node, resource), poller.sleep)
+        send_write(lambda: guest.add_to_ha(node, resource), poller.sleep)
     except ApiError as error:
         if "already defined" not in error.message:
             raise
         given = {"state": intent.state, "group": intent.group}
         changes = {key: value for key, value in given.items() if value is not None}
         if changes:
-            sent(lambda: guest.change_in_ha(node, changes), poller.sleep)
+            send_write(lambda: guest.change_in_ha(node, changes), poller.sleep)
     name = intent.rule
     if name is None:
         return
@@ -74,7 +74,7 @@ def join_ha(
 def _make(create: Callable[[], None], poller: Poller) -> None:
     """Make a rule or group. One that exists is not an error: another VM has made it at the same time."""
     try:
-        sent(create, poller.sleep)
+        send_write(create, poller.sleep)
     except ApiError as error:
         if "already defined" not in error.message:
             raise

@@ -26,8 +26,8 @@ from .api.session import Session
 from .finder import TRIES, Config, Finder
 from .options.drives import drive_size, kind_of, media_of
 from .outcomes import allocations, is_missing, is_running_already
-from .tasks import Quorum, TaskFollower, TaskResult, Upid, nothing, sent
-from .writes import GuestWriter, unchecked
+from .tasks import Quorum, TaskFollower, TaskResult, Upid, nothing, send_write
+from .writes import GuestWriter, check_nothing
 
 # Seconds within which the effect of a write shows in the API. After a lost answer, no effect until then means that the
 # write was not carried out.
@@ -38,7 +38,7 @@ NAME_SHOWN_WITHIN = 30.0
 R = t.TypeVar("R")
 
 
-def unfenced() -> None:
+def no_fence() -> None:
     """A fence that never raises, for writes without a reservation."""
 
 
@@ -77,7 +77,7 @@ class Lifecycle:
         identity: Identity,
         *,
         digest: str | None = None,
-        check: Callable[[Config], None] = unchecked,
+        check: Callable[[Config], None] = check_nothing,
         is_fresh: bool = False,
     ) -> GuestWriter:
         """Return the writer to the VM with this identity. The options are those of GuestWriter."""
@@ -372,7 +372,7 @@ class Lifecycle:
         return any(row.get("sid") == f"vm:{vmid}" and row.get("state") == "started" for row in rows)
 
     def _send(self, send: Callable[[], R], done: Callable[[], R | None] = nothing) -> R:
-        return sent(send, self._poller.sleep, done)
+        return send_write(send, self._poller.sleep, done)
 
 
 def _change(node: str, guest: GuestWriter, changes: Mapping[str, t.Any]) -> None:

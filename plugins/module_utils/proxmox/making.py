@@ -33,7 +33,7 @@ class Note(t.Protocol):
     def __call__(self, *, task: str = "", identity: Identity | None = None) -> None: ...
 
 
-def unnoted(*, task: str = "", identity: Identity | None = None) -> None:
+def note_nothing(*, task: str = "", identity: Identity | None = None) -> None:
     """Note nothing, for creations without a reservation."""
 
 
@@ -110,13 +110,13 @@ def adjustment_of(changes: ChangeSet, without: Collection[str] = ()) -> Adjustme
     return Adjustment(parameters, changes.resizes, changes.moves, changes.destroyed)
 
 
-def described(config: Mapping[str, t.Any], description: str) -> dict[str, t.Any]:
+def with_description(config: Mapping[str, t.Any], description: str) -> dict[str, t.Any]:
     """Return a config with another description, empty for none."""
     rest = {key: value for key, value in config.items() if key != "description"}
     return {**rest, "description": description} if description else rest
 
 
-def merged(changes: Mapping[str, t.Any], more: Mapping[str, t.Any]) -> dict[str, t.Any]:
+def merge_changes(changes: Mapping[str, t.Any], more: Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Return both changes as one; C(delete) lists the keys that either of them unsets."""
     unset = [each["delete"] for each in (changes, more) if each.get("delete")]
     return {**changes, **more, **({"delete": ",".join(unset)} if unset else {})}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from ..engine.texts import known
+from ..engine.texts import known_names
 from ..errors import ApiError, ConnectionFailed, InvalidRequest, PermissionDenied
 from .api.reader import Reader, in_parallel
 from .ceph import lacks_ceph
@@ -58,9 +58,9 @@ class NodeHealth:
 
     def accept(self, names: Collection[str]) -> None:
         """Accept the problems with these names, or with names that begin with one of them and a colon."""
-        known = [each for each in self.problems if {each.name, each.name.partition(":")[0]} & set(names)]
-        self.problems = [each for each in self.problems if each not in known]
-        self.accepted += known
+        accepted = [each for each in self.problems if {each.name, each.name.partition(":")[0]} & set(names)]
+        self.problems = [each for each in self.problems if each not in accepted]
+        self.accepted += accepted
 
 
 def read_health(reader: Reader, names: Collection[str], accept: Collection[str] = ()) -> list[NodeHealth]:
@@ -107,7 +107,7 @@ def require_members(names: Iterable[str], members: Collection[str]) -> None:
     for number, name in enumerate(names):
         if name not in members:
             raise InvalidRequest(
-                f"name[{number}]: {name!r} is not a node of the cluster; its nodes: {known(members, name)}"
+                f"name[{number}]: {name!r} is not a node of the cluster; its nodes: {known_names(members, name)}"
             )
 
 

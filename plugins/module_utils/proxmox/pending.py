@@ -78,6 +78,6 @@ def _rows(reader: Reader, node: str, vmid: int) -> list[Row]:
 
 def _as_shown(key: str, value: t.Any) -> t.Any:
     """Return a value for display. Some numbers are texts in a config."""
-    shown = conversion_of(key).shown(value)
+    shown = conversion_of(key).show(value)
     number = whole_number(shown)
     return shown if number is None else number

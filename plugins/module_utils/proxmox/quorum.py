@@ -9,7 +9,7 @@ import typing as t
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from ..engine.texts import listed, whole_number
+from ..engine.texts import join_words, whole_number
 from .api.reader import Reader
 from .inventory.rows import Row
 
@@ -49,7 +49,7 @@ class Quorum:
         if not self.votes or left >= self.needed:
             return ""
         missing = sorted(name for name in self.votes if name not in self.online and name not in away)
-        causes = [f"{listed(missing)} offline"] if missing else []
+        causes = [f"{join_words(missing)} offline"] if missing else []
         causes += ["the QDevice not connected"] if self.device and not self.connected else []
         why = f", with {' and '.join(causes)}" if causes else ""
         total = sum(self.votes.values()) + self.device

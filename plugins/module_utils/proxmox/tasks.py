@@ -349,7 +349,7 @@ def nothing() -> None:
     """A done that always returns None, for writes that may be carried out twice."""
 
 
-def sent(send: Callable[[], R], sleep: Callable[[float], None], done: Callable[[], R | None] = nothing) -> R:
+def send_write(send: Callable[[], R], sleep: Callable[[float], None], done: Callable[[], R | None] = nothing) -> R:
     """Send a write and return its result. After a lost answer or a lock timeout, return what done returns, the result
     if the write was carried out; if that is None, send the write again, three times in total.
 
@@ -390,7 +390,7 @@ class Quorum:
         self._lock = threading.Lock()
         self._holds_until = float("-inf")
 
-    def shown(self) -> None:
+    def note_success(self) -> None:
         """Record that a write has just succeeded that Proxmox refuses without quorum."""
         with self._lock:
             self._holds_until = self._clock() + _HOLDS

@@ -64,7 +64,7 @@ class Unfinished:
         return whole if len(whole) <= _LONGEST else mark
 
 
-def unfinished(config: Mapping[str, t.Any]) -> Unfinished | None:
+def read_mark(config: Mapping[str, t.Any]) -> Unfinished | None:
     """Return what the mark in a VM's config stores, None if it has no mark."""
     first, _separator, description = str(config.get("description") or "").partition("\n")
     if not first.startswith(MARK):

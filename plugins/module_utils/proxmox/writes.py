@@ -24,7 +24,7 @@ R = t.TypeVar("R")
 Config: t.TypeAlias = "Mapping[str, t.Any]"
 
 
-def unchecked(_config: Config) -> None:
+def check_nothing(_config: Config) -> None:
     """A check that never raises."""
 
 
@@ -51,7 +51,7 @@ class GuestWriter:
         identity: Identity,
         *,
         digest: str | None = None,
-        check: Callable[[Config], None] = unchecked,
+        check: Callable[[Config], None] = check_nothing,
         is_fresh: bool = False,
     ) -> None:
         """C(digest): that of the config in which the identity was seen; is_fresh: it was read right now, which proves

@@ -21,7 +21,7 @@ from ..errors import CollectionError, DriftNotApplicable
 from ..model import Guest, Request
 from ..proxmox.api.reader import Reader
 from ..proxmox.inventory.static_addresses import read_static_addresses
-from ..proxmox.options.contradictions import merged
+from ..proxmox.options.contradictions import config_with
 from ..proxmox.options.table import to_api
 from ..proxmox.options.values import Interface, addresses_of_card, static_addresses
 from ..reservations.records import Reservation
@@ -84,7 +84,8 @@ class AddressBook:
         """Return the request of a new VM with addresses from its pools. inherited is the config of its template or
         backup, whose addresses it would have. Raises NoAddressAvailable, AddressConflict.
         """
-        others = {key: value for key, value in merged(inherited, request.options).items() if key not in entry.addresses}
+        config = config_with(inherited, request.options)
+        others = {key: value for key, value in config.items() if key not in entry.addresses}
         self._check(entry, others, None)
         for interface in static_addresses(others):
             self._claimed.setdefault(interface.ip, entry.label)
@@ -115,7 +116,7 @@ class AddressBook:
         options = self._options(entry.request.options, whole)
         return replace(entry, request=replace(entry.request, options={**entry.request.options, **options})), cautions
 
-    def given_up(self, changes: Mapping[str, Mapping[str, t.Any]]) -> dict[str, str]:
+    def lost_addresses(self, changes: Mapping[str, Mapping[str, t.Any]]) -> dict[str, str]:
         """For each card whose change takes an address of a pool from a running VM, why it must not.
 
         Proxmox VE shows a new address at once, and the former one, with which the guest runs until it boots, nowhere.

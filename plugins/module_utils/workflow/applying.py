@@ -13,7 +13,7 @@ import typing as t
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ..engine.texts import shortened
+from ..engine.texts import shorten
 from ..errors import (
     AuthenticationFailed,
     ConnectionFailed,
@@ -36,7 +36,7 @@ from .job import Job
 from .options.entries import Entry
 from .options.source_options import Backup
 from .options.task import ABSENT, Series
-from .vm_plan import FINISH, VM, Change, PlannedVM, VMPlan, as_document, asked_of, planned_vm
+from .vm_plan import FINISH, VM, Change, PlannedVM, VMPlan, as_document, planned_vm, requested_options
 
 NO_CHANGE = (
     AlreadyReserved,
@@ -77,7 +77,7 @@ class Approved:
             if vm is None or vm not in planned:
                 raise InvalidRequest(f"apply: {entry.label} is not in the plan, which was made for other VMs")
             planned.remove(vm)
-            _check_request(vm, asked_of(entry) or {})
+            _check_request(vm, requested_options(entry) or {})
             held.append(_hold(entry, vm))
         for vm in (vm for vm in self.plan.vms if vm.request is None):
             owner = next((each for each in series if each.surplus == ABSENT and each.numbers(vm.name)), None)
@@ -284,4 +284,4 @@ def _place(vm: PlannedVM) -> str:
 
 
 def _as_text(value: t.Any) -> str:
-    return "unset" if value is None else shortened(str(value))
+    return "unset" if value is None else shorten(str(value))

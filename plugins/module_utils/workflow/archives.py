@@ -14,7 +14,7 @@ import typing as t
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..engine.texts import known, listed
+from ..engine.texts import join_words, known_names
 from ..errors import AmbiguousName, ApiError, ArchiveNotFound, ConnectionFailed, InvalidRequest, PermissionDenied
 from ..model import Archive, Decision, Disk, Request, Snapshot
 from ..proxmox.api.failures import UNREADABLE
@@ -91,14 +91,14 @@ class Archives:
             return latest, oldest
         what = wanted.volume or f"backup of VM {vmid}"
         where = f"storage {wanted.kept_on}" if wanted.kept_on else "any storage"
-        others = known((each.volume for each in lists.found), wanted.volume or "") if lists.found else ""
+        others = known_names((each.volume for each in lists.found), wanted.volume or "") if lists.found else ""
         storages = {storage.name for storage in snapshot.storages if "backup" in storage.content}
         misnamed = wanted.kept_on is not None and wanted.kept_on not in {each.name for each in snapshot.storages}
         raise ArchiveNotFound(
             f"archive: there is no {what} on {where} that this user may restore, for {entry.label}"
             + (f"; {unread}" if unread else "")
             + (f"; known backups: {others}" if others else "")
-            + (f"; storages with backups: {known(storages, wanted.kept_on or '')}" if misnamed else "")
+            + (f"; storages with backups: {known_names(storages, wanted.kept_on or '')}" if misnamed else "")
         )
 
     def _check_owner(
@@ -153,7 +153,7 @@ def _agree(entry: Entry, what: str, wanted: Mapping[str, str | None]) -> str | N
     """What all that name one name. Raises InvalidRequest."""
     named = {option: name for option, name in wanted.items() if name is not None}
     if len(set(named.values())) > 1:
-        told = listed([f"{name} for {option}" for option, name in named.items()])
+        told = join_words([f"{name} for {option}" for option, name in named.items()])
         raise InvalidRequest(
             f"archive: Proxmox VE restores all disks of a backup to one {what}, but the task names {told}, for "
             f"{entry.label}; move disks with update=true afterwards"
@@ -180,7 +180,7 @@ def restore_parameters(decision: Decision, archive: Archive) -> dict[str, t.Any]
     }
 
 
-def left_after_restore(request: Request) -> dict[str, t.Any]:
+def options_after_restore(request: Request) -> dict[str, t.Any]:
     """The options that can only be set after the restore: drives, and options to unset."""
     left = {key: value for key, value in request.options.items() if isinstance(value, Drive) or value == ""}
     # Proxmox appends new CD drives to it.

@@ -30,7 +30,7 @@ from ..proxmox.making import (
     NotStarted,
     Unknown,
     adjustment_of,
-    unnoted,
+    note_nothing,
 )
 from ..proxmox.options.drift import clone_adjustments
 from ..proxmox.options.request import create_parameters, import_resizes
@@ -38,7 +38,7 @@ from ..proxmox.tasks import Poller, TaskFollower
 from ..reservations.ledger import Fence, Ledger, ReservationLost
 from ..reservations.records import Holder
 from .access import Access
-from .existing.matching import abandoned, is_nameless, unclear
+from .existing.matching import abandoned_text, is_nameless, unclear
 from .existing.removals import in_order
 from .job import Job, State
 from .options.entries import Entry
@@ -161,7 +161,7 @@ class BindingCycle:
                 return True
             left = [guest for guest in guests if is_nameless(guest) and guest.vmid not in creations.abandoned]
             if not left:
-                self.warnings.extend(abandoned(guest) for guest in guests if guest.vmid in creations.abandoned)
+                self.warnings.extend(abandoned_text(guest) for guest in guests if guest.vmid in creations.abandoned)
                 break
             if not creations.wait(left):
                 raise BeingCreated(f"{job.label}: {unclear(left)}; run again later{creations.doubt(left)}", left)
@@ -223,12 +223,12 @@ class BindingCycle:
         fence.mark_binding()
         request = decision.request
         # A VM that gets other marks of creation afterwards is not known by those that it has first.
-        note = unnoted if request.options.keys() & MARKS else fence.note_birth
+        note = note_nothing if request.options.keys() & MARKS else fence.note_birth
         clone, archive = request.clone, request.archive
         if archive is not None:
-            from .archives import left_after_restore, restore_parameters
+            from .archives import options_after_restore, restore_parameters
 
-            left = left_after_restore(request)
+            left = options_after_restore(request)
             parameters = restore_parameters(decision, archive)
             adjust = _adjusting(left, decision, {}) if left else None
             return self._binder.restore(decision, archive, parameters, adjust, fence=fence.check, note=note)

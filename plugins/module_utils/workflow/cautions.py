@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from ..engine.selectors import selects, selects_request
 from ..model import Guest, Request, Selector
-from ..proxmox.options.contradictions import merged
+from ..proxmox.options.contradictions import config_with
 from ..proxmox.options.request import device_cautions, ha_cautions, option_cautions
 from .job import Job, State
 from .options.entries import Entry
@@ -39,7 +39,7 @@ def note_cautions(
         job.warn(*ha_cautions(job.decision, placement.snapshot.storages))
         job.warn(*device_cautions(request))
         attached = {device.option: device.value for device in job.decision.devices}
-        whole = merged(base_of(request, job.entry), {**request.options, **attached})
+        whole = config_with(base_of(request, job.entry), {**request.options, **attached})
         job.warn(*option_cautions(request.options, whole))
 
 

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from ansible.module_utils.ansible_release import __version__ as core_version
 
-from ..engine.texts import first, known, listed, whole_number
+from ..engine.texts import first, join_words, known_names, whole_number
 from ..errors import CollectionError
 from ..model import GIB, Snapshot
 from ..proxmox.api.failures import UNREADABLE
@@ -216,7 +216,7 @@ def _check_versions(report: Report, release: str) -> None:
 def _check_cluster(report: Report, look: Look, purposes: Iterable[str], entries: Sequence[Entry]) -> None:
     nodes = look.view.nodes
     report.facts["user"] = look.user
-    report.note("nodes", f"online: {listed(nodes)}" if nodes else "no node is online", OK if nodes else FAILED)
+    report.note("nodes", f"online: {join_words(nodes)}" if nodes else "no node is online", OK if nodes else FAILED)
     wanted = _wanted_privileges(look, entries)
     needs = needs_of(purposes, wanted, look.view)
     missing = [] if look.user == ROOT else [need for need in needs if not is_met(need, look.read_privileges)]
@@ -346,14 +346,15 @@ def _of_entry(look: Look, entry: Entry) -> Iterator[str]:
     snapshot, view = look.snapshot, look.view
     if entry.clone is not None and not _sources_of(look, entry):
         names = [guest.name for guest in snapshot.guests if guest.template and guest.name]
-        yield f"clone: no template {entry.clone.called}{entry.clone.place}; known: {known(names, entry.clone.name)}"
+        templates = known_names(names, entry.clone.name)
+        yield f"clone: no template {entry.clone.called}{entry.clone.place}; known: {templates}"
     for option, value in entry.request.options.items():
         bridge = NET.read(str(value)).get("bridge") if option.startswith("net") and option[3:].isdecimal() else None
         if bridge is not None and view.bridges and bridge not in view.bridges:
-            yield f"{option}: no node has the bridge {bridge!r}; known: {known(view.bridges, bridge)}"
+            yield f"{option}: no node has the bridge {bridge!r}; known: {known_names(view.bridges, bridge)}"
     there = {each.name for each in snapshot.storages}
     for name in sorted({name for name in _storages_of(entry) if name is not None} - there):
-        yield f"no storage {name!r}, or this user cannot see it; known: {known(there, name)}"
+        yield f"no storage {name!r}, or this user cannot see it; known: {known_names(there, name)}"
     problem = unknown_pool(look.reader, snapshot, entry.request.pool)
     if problem is not None:
         yield problem

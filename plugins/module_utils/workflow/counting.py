@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from ..engine.cache import ClusterState
-from ..engine.standing_rules import merged
+from ..engine.standing_rules import merge_constraints
 from ..model import NO_CONSTRAINTS, Decision, Guest, HARule, Request, Snapshot
 from ..proxmox.inventory.freshness import BEING_MADE, HA_BEGINS_WITHIN, KnownGuest, is_moved_by_ha
 from ..proxmox.options.values import static_addresses
@@ -166,7 +166,7 @@ def with_rules_of(asked: Mapping[int, Request], snapshot: Snapshot) -> Snapshot:
 
 def _with_rules(guest: Guest, request: Request) -> Guest:
     standing = guest.constraints
-    both = merged(request.constraints, standing.affinity, standing.node_required)
+    both = merge_constraints(request.constraints, standing.affinity, standing.node_required)
     # Proxmox tells which HA rule a guest is in.
     return replace(guest, constraints=replace(both, ha=None))
 

@@ -11,10 +11,10 @@ import typing as t
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ..engine.texts import hint, shortened
+from ..engine.texts import hint, shorten
 from ..errors import InvalidRequest
 from ..files import read_text, reason_of
-from ..secret_options import quoted
+from ..secret_options import quote
 
 VERSION = 2
 """The version of the documents that are written, and the only one that is read."""
@@ -57,7 +57,7 @@ class Key:
 # --- whole documents --------------------------------------------------------------------------------------------------
 
 
-def sealed(kind: str, body: Mapping[str, t.Any]) -> dict[str, t.Any]:
+def seal(kind: str, body: Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Return the document with its format, version and digest."""
     document = {"format": kind, "version": VERSION, **body}
     return {**document, "digest": digest_of(document)}
@@ -70,12 +70,12 @@ def digest_of(document: Mapping[str, t.Any]) -> str:
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def unsealed(document: t.Any, kind: str, where: str) -> dict[str, t.Any]:
+def unseal(document: t.Any, kind: str, where: str) -> dict[str, t.Any]:
     """Return the body of a document. Raises InvalidRequest for another format or version, and without a digest."""
     if not isinstance(document, Mapping):
         raise wrong(where, document, "a plan")
     if document.get("format") != kind:
-        found = shortened(repr(document.get("format")))
+        found = shorten(repr(document.get("format")))
         raise InvalidRequest(f"{where}: is not a plan for this module: format is {found}, expected {kind!r}")
     if document.get("version") != VERSION:
         raise wrong(f"{where}.version", document.get("version"), f"{VERSION}; make the plan again")
@@ -100,23 +100,23 @@ def read_document(source: t.Any, option: str) -> t.Any:
     try:
         text = source if source.lstrip().startswith("{") else read_text(source, LARGEST)
     except (OSError, ValueError, RuntimeError) as error:
-        shown = shortened(quoted(option, source))
+        shown = shorten(quote(option, source))
         raise InvalidRequest(f"{option}: cannot read {shown}: {reason_of(error)}") from error
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidRequest(f"{option}: cannot read {shortened(quoted(option, source))}: it is not JSON") from error
+        raise InvalidRequest(f"{option}: cannot read {shorten(quote(option, source))}: it is not JSON") from error
 
 
 def document_schema(kind: str, keys: Mapping[str, Key]) -> dict[str, t.Any]:
     """Return the JSON Schema of a document with these keys. It says nothing about what the values have in common."""
     body = keys_schema(keys)
-    seal = {
+    seal_schema = {
         "format": {"const": kind},
         "version": {"const": VERSION},
         "digest": {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"},
     }
-    return {**body, "properties": {**seal, **body["properties"]}, "required": [*SEAL, *body["required"]]}
+    return {**body, "properties": {**seal_schema, **body["properties"]}, "required": [*SEAL, *body["required"]]}
 
 
 def keys_schema(keys: Mapping[str, Key]) -> dict[str, t.Any]:
@@ -134,7 +134,7 @@ def keys_schema(keys: Mapping[str, Key]) -> dict[str, t.Any]:
 
 def wrong(where: str, value: t.Any, expected: str) -> InvalidRequest:
     """Return the error for an invalid value."""
-    return InvalidRequest(f"{where}: {shortened(repr(value), 57)} is not possible, expected {expected}")
+    return InvalidRequest(f"{where}: {shorten(repr(value), 57)} is not possible, expected {expected}")
 
 
 def _text(where: str, value: t.Any) -> str:
@@ -233,7 +233,7 @@ def record(kind: type, keys: Mapping[str, Key]) -> Check:
     return Check(checked, keys_schema(keys))
 
 
-def written(keys: Mapping[str, Key]) -> Callable[[t.Any], dict[str, t.Any]]:
+def writer_of(keys: Mapping[str, Key]) -> Callable[[t.Any], dict[str, t.Any]]:
     """Return a function that converts an object to a mapping with these keys, as record reads it."""
     return lambda value: {name: key.write(getattr(value, key.attribute)) for name, key in keys.items()}
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cache, partial
 from itertools import chain
 
-from ..engine.texts import known
+from ..engine.texts import known_names
 from ..model import OFF, Guest
 from ..proxmox.inventory.snapshot import read_settled
 from .access import Access
@@ -185,7 +185,7 @@ def _empty(found: Found, scope: Guard) -> Iterator[str]:
     guests = [guest for _cluster, those in found.guests for guest in those]
     pools = {guest.pool for guest in guests if guest.pool is not None}
     if scope.pool is not None and scope.pool not in pools:
-        yield f"only_pool: this user sees no guest in pool {scope.pool!r}; known: {known(pools, scope.pool)}"
+        yield f"only_pool: this user sees no guest in pool {scope.pool!r}; known: {known_names(pools, scope.pool)}"
     tags = {tag.lower() for guest in guests for tag in guest.tags}
     for tag in sorted(scope.tags - tags):
-        yield f"only_tags: no guest has the tag {tag!r}; known: {known(tags, tag)}"
+        yield f"only_tags: no guest has the tag {tag!r}; known: {known_names(tags, tag)}"

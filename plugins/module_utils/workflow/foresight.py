@@ -10,7 +10,7 @@ import typing as t
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..engine.texts import NAMED_KINDS, known
+from ..engine.texts import NAMED_KINDS, known_names
 from ..errors import CollectionError, InvalidRequest, PermissionDenied
 from ..model import Decision, Node, Snapshot
 from ..proxmox.api.reader import Reader, ReadOnce
@@ -103,7 +103,7 @@ class Foresight:
             if bridges is not None and bridge not in bridges:
                 yield (
                     f"{option}: there is no bridge {bridge!r} on {node.name}, or this user may not use it; "
-                    f"known: {known(bridges, bridge)}"
+                    f"known: {known_names(bridges, bridge)}"
                 )
 
     def _lacks(self, node: Node, parameters: Mapping[str, t.Any]) -> Iterator[str]:

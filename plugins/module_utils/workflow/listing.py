@@ -18,7 +18,7 @@ from ..proxmox.inventory.freshness import read_config
 from ..proxmox.inventory.snapshot import read_settled
 from ..proxmox.options.describing import describe
 from ..proxmox.options.table import ROOT_ONLY
-from ..proxmox.unfinished import unfinished
+from ..proxmox.unfinished import read_mark
 from .access import needs_root
 from .existing.plan import HIBERNATED
 from .options.entries import PAUSED, Guard
@@ -72,7 +72,7 @@ def _config(session: Session, node: str, vmid: int) -> dict[str, t.Any] | str:
 
 
 def _objection(config: Mapping[str, t.Any]) -> str | None:
-    return "a run began to create it and did not finish it" if unfinished(config) is not None else None
+    return "a run began to create it and did not finish it" if read_mark(config) is not None else None
 
 
 def _identity(guest: Guest) -> dict[str, t.Any]:

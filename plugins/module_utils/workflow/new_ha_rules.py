@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ..engine.ha_rules import RESOURCES
-from ..engine.texts import known
+from ..engine.texts import known_names
 from ..errors import InvalidRequest
 from ..model import HAIntent, HARule, NewRule, Snapshot
 from .job import Job, State
@@ -64,7 +64,9 @@ def _rule(job: Job, intent: HAIntent, new: NewRule, snapshot: Snapshot) -> HARul
     nodes = new.priorities
     existing = {node.name for node in snapshot.nodes}
     for name in sorted(nodes.keys() - existing):
-        raise InvalidRequest(f"{job.label}: ha.create.nodes: unknown node {name!r}, known: {known(existing, name)}")
+        raise InvalidRequest(
+            f"{job.label}: ha.create.nodes: unknown node {name!r}, known: {known_names(existing, name)}"
+        )
     return HARule(
         name=intent.joins or "",
         type=new.type,

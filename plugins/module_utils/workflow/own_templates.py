@@ -16,7 +16,7 @@ from ..proxmox.api.reader import Reader
 from ..proxmox.identity import identity_of
 from ..proxmox.inventory.freshness import read_config
 from ..proxmox.making import TEMPLATE
-from ..proxmox.options.contradictions import merged
+from ..proxmox.options.contradictions import config_with
 from ..proxmox.options.drives import Drive, is_drive, kind_of
 from ..proxmox.options.values import format_size, size_in_config
 from .job import Job, in_groups
@@ -50,7 +50,7 @@ def foretold_config(
     drives may be copied from.
     """
     options, storages = decision.request.options, decision.storages
-    config = {"name": decision.request.name, **merged(base, options), TEMPLATE: 1}
+    config = {"name": decision.request.name, **config_with(base, options), TEMPLATE: 1}
     for slot in [slot for slot in config if is_drive(slot)]:
         value, former = config[slot], base.get(slot)
         drive = value if isinstance(value, Drive) else None

@@ -46,7 +46,7 @@ class Lessons:
             nodes = (replace(n, online=False) if n.name in self.unreachable else n for n in snapshot.nodes)
             snapshot = replace(snapshot, nodes=tuple(nodes))
         if self.moved:
-            guests = (self.moved[g.vmid].carried(g) if g.vmid in self.moved else g for g in snapshot.guests)
+            guests = (self.moved[g.vmid].guest_after(g) if g.vmid in self.moved else g for g in snapshot.guests)
             snapshot = replace(snapshot, guests=tuple(guests))
         return snapshot
 
@@ -110,7 +110,7 @@ class Placement:
             for guest in stopped:
                 state.restore(guest)
 
-    def undecided(self, decisions: Iterable[Decision]) -> ClusterState:
+    def without_decisions(self, decisions: Iterable[Decision]) -> ClusterState:
         """The cluster without the decisions, and with the guests that the run starts counted as running."""
         made, starting = {decision.vmid for decision in decisions}, set(self.starting)
         guests = (guest for guest in self.scheduler.cluster if guest.vmid not in made)

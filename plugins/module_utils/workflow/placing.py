@@ -29,7 +29,7 @@ from ..model import Decision, Request, Snapshot
 from ..proxmox.inventory.config_names import read_config_names
 from ..proxmox.inventory.freshness import SETTLING
 from ..proxmox.making import TEMPLATE
-from ..proxmox.options.contradictions import check_new, merged
+from ..proxmox.options.contradictions import check_new, config_with
 from ..reservations.ledger import Cycle
 from .access import Access, subjects_of
 from .address_claims import Claims
@@ -326,7 +326,7 @@ class Placer:
                 inherited = self.base_of(request, job.entry)
                 if self.addresses is not None:
                     request = self.addresses.assign(job.entry, request, inherited)
-                placement.claims.claim(job.entry, merged(inherited, request.options))
+                placement.claims.claim(job.entry, config_with(inherited, request.options))
             except CollectionError as error:
                 job.fail(error)
             else:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ..engine.texts import known
+from ..engine.texts import known_names
 from ..errors import ApiError, PermissionDenied
 from ..model import Snapshot
 from ..proxmox.api.failures import NotRecorded
@@ -23,7 +23,7 @@ def unknown_pool(reader: Reader, snapshot: Snapshot, pool: str | None) -> str | 
     if missing is None:
         return None
     marks = {mark_of(node.name) for node in snapshot.nodes}
-    return f"pool: {missing}; known: {known(snapshot.pools - marks, pool)}"
+    return f"pool: {missing}; known: {known_names(snapshot.pools - marks, pool)}"
 
 
 def missing_pool(reader: Reader, pool: str) -> str | None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from ..errors import InvalidRequest
 from ..files import append_text, reason_of
-from ..secret_options import quoted
+from ..secret_options import quote
 from .job import Job
 from .report import VMReport
 
@@ -62,7 +62,7 @@ class LineFile:
         try:
             append_text(path, "")
         except (OSError, ValueError) as error:
-            shown = quoted("progress_file", path)
+            shown = quote("progress_file", path)
             raise InvalidRequest(f"progress_file: {shown} cannot be written: {reason_of(error)}") from error
 
     def append(self, line: Mapping[str, t.Any]) -> None:

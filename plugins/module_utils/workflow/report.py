@@ -83,7 +83,7 @@ class VMReport:
             return f"{message}; not retried, as no cluster change can make it fit"
         return f"{message}; gave up after {self.job.waited:.0f} s" if self.job.waited >= 1 else message
 
-    def ended_with(self, done: Sequence[str], status: str | None) -> None:
+    def end_with(self, done: Sequence[str], status: str | None) -> None:
         """Note that only these actions were done, and the VM's status after them."""
         self.not_done = [action for action in self.actions if action not in done]
         self.actions, self.status = list(done), status
@@ -103,7 +103,7 @@ def report_of(job: Job) -> VMReport:
     report.warnings.extend(job.warnings)
     if job.held_back and guest is not None:
         status = guest.status if report.before is None else report.before["status"]
-        report.ended_with([], status if status in KNOWN else None)
+        report.end_with([], status if status in KNOWN else None)
         report.node, report.after = guest.node, report.before
     elif job.held_back and report.actions:
         _nothing_made(report)
@@ -116,7 +116,7 @@ def _of_new(job: Job, decision: Decision) -> VMReport:
     made = "restore" if request.archive else "create" if job.entry.clone is None else "clone"
     actions = [made, *(["start"] if request.running else [])]
     status = "running" if request.running else "stopped"
-    shown = {key: conversion_of(key).shown(value) for key, value in create_parameters(request, decision).items()}
+    shown = {key: conversion_of(key).show(value) for key, value in create_parameters(request, decision).items()}
     after = {**decision.storages, **shown, "node": decision.node, "status": status}
     template = decision.template
     if template is not None:
@@ -127,7 +127,7 @@ def _of_new(job: Job, decision: Decision) -> VMReport:
     report = VMReport(job, actions, [], node, vmid, status, decision.storages, after=after)
     if isinstance(bound, (NotStarted, LeftBehind, Unknown)):
         begun = [] if isinstance(bound, Unknown) and not bound.begun else actions[:1]
-        report.ended_with([*begun, "start"] if job.status == "running" else begun, job.status)
+        report.end_with([*begun, "start"] if job.status == "running" else begun, job.status)
         whole = isinstance(bound, NotStarted) and job.status is not None
         report.after = {**after, "status": job.status} if whole else None
     elif job.state is State.FAILED:
@@ -137,7 +137,7 @@ def _of_new(job: Job, decision: Decision) -> VMReport:
 
 def _nothing_made(report: VMReport) -> None:
     """Report that the decided VM was not created."""
-    report.ended_with([], "absent")
+    report.end_with([], "absent")
     report.node, report.vmid, report.storages, report.after = None, None, {}, None
 
 
@@ -166,7 +166,7 @@ def _of_existing(job: Job, plan: ExistingPlan) -> VMReport:
     found = carried.found
     report.node, report.after = plan.guest.node, report.before
     if found is None:
-        report.ended_with(carried.done, None)
+        report.end_with(carried.done, None)
         return report
     changed = plan.has_begun(found)
     done = {
@@ -180,7 +180,7 @@ def _of_existing(job: Job, plan: ExistingPlan) -> VMReport:
     }
     stopped_in_vain = ["stop"] if {"delete", "reboot", "restart"} & set(plan.actions) and done["stop"] else []
     in_force = {key: value for key, value in plan.changes.after.items() if key not in found.changes.changes}
-    report.ended_with([a for a in plan.actions if a in carried.done or done.get(a)] + stopped_in_vain, found.status)
+    report.end_with([a for a in plan.actions if a in carried.done or done.get(a)] + stopped_in_vain, found.status)
     report.node, report.after = found.guest.node, {**in_force, **found.before}
     return report
 

@@ -91,7 +91,7 @@ def _vm_results(reports: Iterable[VMReport], in_full: int) -> Iterator[dict[str,
         outcome = report.job.outcome
         brief = False
         if outcome is not None and outcome.decision is None and outcome.looked is not None:
-            reasons = frozenset((*reason, len(nodes)) for reason, nodes in outcome.looked.rejected().items())
+            reasons = frozenset((*reason, len(nodes)) for reason, nodes in outcome.looked.rejected_nodes().items())
             alike[reasons] += 1
             brief = alike[reasons] > ALIKE_IN_FULL
         yield vm_result(report, in_full, brief=brief)
@@ -168,7 +168,7 @@ def decision_result(outcome: Outcome, in_full: int = NODES_IN_FULL, *, brief: bo
         "findings": {} if brief else dict(outcome.findings),
         "rejections": [
             {"rejected_by": plugin, "reason": reason, "count": len(nodes), "nodes": nodes[:BEST_TOLD]}
-            for (plugin, reason), nodes in (looked.rejected() if looked is not None else {}).items()
+            for (plugin, reason), nodes in (looked.rejected_nodes() if looked is not None else {}).items()
         ],
         "nodes": [_node_result(verdict) for verdict in verdicts],
     }

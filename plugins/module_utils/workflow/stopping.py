@@ -65,7 +65,7 @@ class Starters:
         return os.getppid() != self._parent or any(process.has_ended() for process in self._others)
 
     @contextlib.contextmanager
-    def watched(self, number: signal.Signals) -> Iterator[None]:
+    def watch(self, number: signal.Signals) -> Iterator[None]:
         """Send this signal to the calling thread when they have ended, unless the block ends before."""
         done = threading.Event()
         caller = threading.get_ident()

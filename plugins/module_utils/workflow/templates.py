@@ -11,15 +11,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from ..engine.cache import ClusterState, assumed_guest
-from ..engine.texts import known
+from ..engine.texts import known_names
 from ..errors import AmbiguousName, CollectionError, InvalidRequest, TemplateNotFound
 from ..model import GIB, CloneSource, Decision, Guest, Identity, Request, Template
 from ..proxmox.api.reader import Reader
 from ..proxmox.identity import identity_of
 from ..proxmox.inventory.freshness import read_config
-from ..proxmox.options.contradictions import check_new, merged
+from ..proxmox.options.contradictions import check_new, config_with
 from ..proxmox.options.request import traits_of
-from ..proxmox.unfinished import unfinished
+from ..proxmox.unfinished import read_mark
 from .existing.matching import is_silent
 from .options.entries import Entry
 from .options.source_options import Clone
@@ -105,7 +105,7 @@ class Templates:
 
     def _is_own(self, guest: Guest, config: Mapping[str, t.Any]) -> bool:
         """Whether the run itself makes or finishes the template, so that it is one when it is cloned."""
-        return guest.vmid in self._own or (guest.vmid in self._finished and unfinished(config) is not None)
+        return guest.vmid in self._own or (guest.vmid in self._finished and read_mark(config) is not None)
 
     def _identity(self, guest: Guest, config: Mapping[str, t.Any], snapshot: str | None) -> Identity | None:
         """What the source shows of its creation. If its snapshot shows nothing, its present config may; None if it is
@@ -137,7 +137,9 @@ def _sources(entry: Entry, clone: Clone, guests: Iterable[Guest], cluster: Clust
     vms = [guest for guest in guests if guest.kind == "qemu"]
     namesakes = sorted((guest for guest in vms if clone.names(guest)), key=lambda guest: guest.vmid)
     if not namesakes:
-        templates = known((guest.name for guest in vms if guest.template and guest.name), clone.name or str(clone.vmid))
+        templates = known_names(
+            (guest.name for guest in vms if guest.template and guest.name), clone.name or str(clone.vmid)
+        )
         raise TemplateNotFound(
             f"clone: no VM {clone.called} exists, or this user cannot see it, for {entry.label}; "
             f"known templates: {templates}"
@@ -258,7 +260,7 @@ class _Inherited(t.TypedDict):
 
 def _inherit(entry: Entry, config: Mapping[str, t.Any]) -> _Inherited:
     """What a clone needs of its node because of the options that it takes from its template."""
-    traits = traits_of(merged(config, entry.request.options))
+    traits = traits_of(config_with(config, entry.request.options))
     return {"bridges": traits["bridges"], "named": traits["named"]}
 
 
@@ -268,7 +270,7 @@ def _list_locations(guests: Sequence[Guest]) -> str:
 
 def _check_source(entry: Entry, clone: Clone, guest: Guest, config: Mapping[str, t.Any]) -> None:
     """Refuse what Proxmox would refuse on any node, and a source that is itself unfinished."""
-    if unfinished(config) is not None:
+    if read_mark(config) is not None:
         raise InvalidRequest(
             f"clone: VM {guest.vmid} ({guest.name}) is not finished, as its description says: run the task that "
             f"creates it again, or remove that line, for {entry.label}",
@@ -291,7 +293,7 @@ def _check_source(entry: Entry, clone: Clone, guest: Guest, config: Mapping[str,
 
 
 def _template(guest: Guest, config: Mapping[str, t.Any]) -> Template:
-    drives, mark = drives_from(config), unfinished(config)
+    drives, mark = drives_from(config), read_mark(config)
     description = str(config.get("description") or "").rstrip("\n") if mark is None else mark.description
     return Template(
         vmid=guest.vmid,

@@ -34,10 +34,10 @@ from .documents import (
     optional,
     read_document,
     record,
-    sealed,
-    unsealed,
+    seal,
+    unseal,
     values_written,
-    written,
+    writer_of,
     wrong,
 )
 from .job import Job
@@ -162,7 +162,7 @@ class VMPlan:
 def planned_vm(job: Job) -> PlannedVM:
     """Return what is to be done with the VM of a job, as far as it is known."""
     entry, guest, plan, decision = job.entry, job.guest, job.plan, job.decision
-    actions, request = tuple(report_of(job).actions), asked_of(entry)
+    actions, request = tuple(report_of(job).actions), requested_options(entry)
     if plan is not None and guest is not None:
         return PlannedVM(
             name=entry.request.name or guest.name or "",
@@ -196,7 +196,7 @@ def planned_vm(job: Job) -> PlannedVM:
     )
 
 
-def asked_of(entry: Entry) -> dict[str, t.Any] | None:
+def requested_options(entry: Entry) -> dict[str, t.Any] | None:
     """Return the options of a VM that the task sets, as JSON has them, with stars for secrets."""
     if not entry.given:
         return None
@@ -247,28 +247,28 @@ VM = {
     "actions": Key("actions", list_of(one_of(*ACTIONS)), list),
     "status": Key("status", a_text),
     "storages": Key("storages", map_of(a_text), dict),
-    "devices": Key("devices", list_of(record(PlannedDevice, DEVICE)), each_written(written(DEVICE))),
+    "devices": Key("devices", list_of(record(PlannedDevice, DEVICE)), each_written(writer_of(DEVICE))),
     "addresses": Key(
         "addresses", map_of(a_text, _parameter_of_addresses, "ipconfigN, nameserver and searchdomain"), dict
     ),
     "template": Key(
         "template",
         optional(record(PlannedTemplate, TEMPLATE)),
-        lambda template: None if template is None else written(TEMPLATE)(template),
+        lambda template: None if template is None else writer_of(TEMPLATE)(template),
     ),
     "archive": Key("archive", optional(a_text)),
-    "changes": Key("changes", map_of(record(Change, CHANGE)), values_written(written(CHANGE))),
-    "pending": Key("pending", map_of(record(Change, CHANGE)), values_written(written(CHANGE))),
+    "changes": Key("changes", map_of(record(Change, CHANGE)), values_written(writer_of(CHANGE))),
+    "pending": Key("pending", map_of(record(Change, CHANGE)), values_written(writer_of(CHANGE))),
     "request": Key("request", optional(map_of(anything))),
     "after": Key("after", list_of(a_count), list),
     "identity": IDENTITY,
 }
 
 PLAN = {
-    "vms": Key("vms", list_of(record(PlannedVM, VM)), each_written(written(VM))),
-    "moves": Key("moves", list_of(record(Move, MOVE)), each_written(written(MOVE))),
-    "nodes": Key("nodes", map_of(record(NodeCourse, NODE)), values_written(written(NODE))),
-    "assumes": Key("premises", record(Premises, PREMISES), written(PREMISES)),
+    "vms": Key("vms", list_of(record(PlannedVM, VM)), each_written(writer_of(VM))),
+    "moves": Key("moves", list_of(record(Move, MOVE)), each_written(writer_of(MOVE))),
+    "nodes": Key("nodes", map_of(record(NodeCourse, NODE)), values_written(writer_of(NODE))),
+    "assumes": Key("premises", record(Premises, PREMISES), writer_of(PREMISES)),
 }
 
 
@@ -289,7 +289,7 @@ def document_of(jobs: Iterable[Job], cluster: str, room: Outcome | None) -> dict
 
 def as_document(plan: VMPlan) -> dict[str, t.Any]:
     """Return the document of a plan, as JSON has it."""
-    return sealed(FORMAT, written(PLAN)(plan))
+    return seal(FORMAT, writer_of(PLAN)(plan))
 
 
 def read_plan(source: t.Any, option: str) -> VMPlan:
@@ -299,7 +299,7 @@ def read_plan(source: t.Any, option: str) -> VMPlan:
     unknown or of the wrong type, a VM that is listed twice, and a digest that is not the document's.
     """
     document = read_document(source, option)
-    plan: VMPlan = record(VMPlan, PLAN)(option, unsealed(document, FORMAT, option))
+    plan: VMPlan = record(VMPlan, PLAN)(option, unseal(document, FORMAT, option))
     seen: set[object] = set()
     for number, vm in enumerate(plan.vms):
         where = f"{option}.vms[{number}]"

@@ -19,11 +19,11 @@ from ..engine.planner.planner import broken_guests
 from ..errors import AmbiguousName, CollectionError, ConnectionFailed, InvalidRequest, MissingLibrary, TemplateNotFound
 from ..foreign_text import inert
 from ..model import Snapshot
-from ..proxmox.api.session import contradicted_by
+from ..proxmox.api.session import contradicted_credentials
 from ..proxmox.inventory.freshness import settle
 from ..proxmox.inventory.snapshot import Needs, completed, read_snapshot
 from ..proxmox.options.values import check_range, check_seconds
-from ..secret_options import masked, secret_names, secrets_in, without_value
+from ..secret_options import mask, secret_names, secrets_in, without_value
 from .access import Access
 from .capacity import Shapes
 from .counting import count_reservations
@@ -116,10 +116,10 @@ class Watch:
         far as that shows without the cluster.
         """
         spec = watch_argument_spec()
-        checked = ArgumentSpecValidator(spec).validate({**args, **contradicted_by(args, spec)})
+        checked = ArgumentSpecValidator(spec).validate({**args, **contradicted_credentials(args, spec)})
         if checked.error_messages:
             hidden = secrets_in({**args, **checked.validated_parameters}, secret_names(spec))
-            raise InvalidRequest(masked("; ".join(map(without_value, checked.error_messages)), hidden))
+            raise InvalidRequest(mask("; ".join(map(without_value, checked.error_messages)), hidden))
         params: dict[str, t.Any] = {**DEFAULTS, **checked.validated_parameters}
         for option in ("interval", "drift_interval"):
             check_seconds(option, params[option])

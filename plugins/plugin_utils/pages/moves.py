@@ -18,7 +18,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.filter.moves import (
     plan_of,
     rows_of,
     size_of,
-    used_of,
+    usage_of,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import whole_number
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.moves import OUTCOMES
@@ -59,7 +59,7 @@ def moves(result: Data, *, plan_only: bool) -> dict[str, t.Any]:
             max(each.values()) > each["allocatable"] for node in nodes for each in (node["memory"], node["cores"])
         ),
         "matrix": matrix(rows),
-        "used": [_usage(name, resources) for name, resources in used_of(result)],
+        "used": [_usage(name, resources) for name, resources in usage_of(result)],
         "usage": result.get("usage") or {},
     }
 

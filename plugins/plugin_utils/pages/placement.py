@@ -12,10 +12,10 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.filter.decisions import 
     KINDS,
     clusters_of,
     findings_of,
-    held_back,
+    is_held_back,
     kind_of,
     place_of,
-    ranked,
+    rank_nodes,
     why_of,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import of_one
@@ -72,7 +72,7 @@ def _vm(vm: Data) -> dict[str, t.Any]:
         **place,
         "kind": kind_of(vm),
         "why": why_of(vm),
-        "held_back": held_back(vm),
+        "held_back": is_held_back(vm),
         "nodes": _verdicts(vm),
         "findings": [*clusters_of(vm), *findings_of(vm)],
     }
@@ -83,7 +83,7 @@ def _was_placed(vm: Data) -> bool:
 
 
 def _verdicts(vm: Data) -> list[Data]:
-    return [{**node, "reason": of_one(node["reason"])} if node["reason"] else node for node in ranked(vm)]
+    return [{**node, "reason": of_one(node["reason"])} if node["reason"] else node for node in rank_nodes(vm)]
 
 
 def _top(node: Data, resource: str) -> float:

@@ -25,7 +25,7 @@ TEMPLATES = Path(__file__).resolve().parent / "templates"
 SCRIPT = "page.js.j2"
 
 
-def rendered(template: str, view: Mapping[str, t.Any], about: Mapping[str, t.Any]) -> str:
+def render(template: str, view: Mapping[str, t.Any], about: Mapping[str, t.Any]) -> str:
     """Return the HTML of a page.
 
     about names the page: C(cluster) and C(job), which may be empty, C(time), and C(plan_only).

@@ -9,7 +9,7 @@ import typing as t
 from collections.abc import Mapping
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.filter.moves import GIB, size_of
-from ansible_collections.qemu_scheduler.proxmox.plugins.filter.tours import count_guests, kept_of, notes_of
+from ansible_collections.qemu_scheduler.proxmox.plugins.filter.tours import count_guests, fates_of, notes_of
 
 Data = Mapping[str, t.Any]
 
@@ -46,5 +46,5 @@ def _step(step: Data, names: Data, progress: Data) -> dict[str, t.Any]:
         "gib": sum(map(size_of, (*step["moves"], *step["back"]))) / GIB,
         "votes": step["votes"],
         "votes_needed": step["votes_needed"],
-        "notes": [*kept_of(step, names), *notes_of(step)],
+        "notes": [*fates_of(step, names), *notes_of(step)],
     }

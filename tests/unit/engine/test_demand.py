@@ -14,7 +14,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.demand impo
     Departure,
     Grid,
     as_placed,
-    bridged,
+    bridge_gaps,
     is_known,
     percentile,
     plus,
@@ -42,17 +42,17 @@ def test_sum__is_unknown_where_the_first_is_and_never_below_zero() -> None:
 def test_slots__are_means_of_their_samples() -> None:
     minutes = [(60.0 * number, float(number < 15)) for number in range(30)]
 
-    assert GRID.binned(minutes, 60) == (0.5, None, None, None)
+    assert GRID.bin_samples(minutes, 60) == (0.5, None, None, None)
 
 
 def test_slots__of_longer_samples_have_their_value() -> None:
-    assert GRID.binned([(-3600.0, 1.0), (3600.0, None), (5400.0, 2.0)], 10_800) == (1.0, 1.0, None, 2.0)
+    assert GRID.bin_samples([(-3600.0, 1.0), (3600.0, None), (5400.0, 2.0)], 10_800) == (1.0, 1.0, None, 2.0)
 
 
 def test_curve_that_is_given__is_spread_over_the_window() -> None:
-    assert GRID.stretched([1.0]) == (1.0,) * 4
-    assert GRID.stretched([1.0, 2.0]) == (1.0, 1.0, 2.0, 2.0)
-    assert GRID.stretched([1.0, 3.0, None, 5.0, None, None, 0.0, 8.0]) == (2.0, 5.0, None, 4.0)
+    assert GRID.stretch([1.0]) == (1.0,) * 4
+    assert GRID.stretch([1.0, 2.0]) == (1.0, 1.0, 2.0, 2.0)
+    assert GRID.stretch([1.0, 3.0, None, 5.0, None, None, 0.0, 8.0]) == (2.0, 5.0, None, 4.0)
 
 
 def test_latest_slots__are_at_least_one() -> None:
@@ -85,8 +85,8 @@ def test_nodes__are_as_if_their_guests_had_always_been_there(
 
 
 def test_gaps__are_bridged_if_they_are_short() -> None:
-    assert bridged((None, 1.0, None, None, 2.0, None)) == (None, 1.0, 1.0, 1.0, 2.0, None)
-    assert bridged((1.0, None, None, None, 2.0)) == (1.0, None, None, None, 2.0)
+    assert bridge_gaps((None, 1.0, None, None, 2.0, None)) == (None, 1.0, 1.0, 1.0, 2.0, None)
+    assert bridge_gaps((1.0, None, None, None, 2.0)) == (1.0, None, None, None, 2.0)
 
 
 def test_demand_of_a_new_guest__is_its_highest_where_it_is_unknown() -> None:

@@ -11,7 +11,10 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cach
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import build_profiles
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.standing_rules import StandingRules, ignored
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.standing_rules import (
+    StandingRules,
+    ignoring_tag,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Snapshot
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.testing import guest, node, vm
@@ -73,4 +76,4 @@ def test_prefixes__mean_nothing_without_a_name() -> None:
     [({"plb_ignore"}, "plb_ignore"), ({"a", "plb_ignore_db"}, "plb_ignore_db"), ({"plb_ignored"}, None), (set(), None)],
 )
 def test_ignore_tag__is_found(tags: set[str], found: str | None) -> None:
-    assert ignored(tags) == found
+    assert ignoring_tag(tags) == found

@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import (
     hint,
-    known,
+    known_names,
     number_text,
     whole_number,
 )
@@ -26,11 +26,11 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.text
     ],
 )
 def test_known__lists_the_names_and_the_one_that_may_be_meant(names: list[str], wanted: str, expected: str) -> None:
-    assert known(names, wanted) == expected
+    assert known_names(names, wanted) == expected
 
 
 def test_known__of_many_lists_the_most_alike() -> None:
-    text = known((f"node-{number:02}" for number in range(30)), "node-7")
+    text = known_names((f"node-{number:02}" for number in range(30)), "node-7")
     assert text.endswith(" and 20 more"), "several are equally like it"
     assert "node-07" in text
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.small_cluster import cluster, node, scheduler, vm
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import known
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import known_names
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     GIB,
     AffinityTerm,
@@ -156,9 +156,9 @@ def test_cpu_type__that_no_node_knows_is_named_with_those_that_they_know() -> No
 
 def test_many_names__show_the_most_alike() -> None:
     names = [f"pve{number}" for number in range(1, 41)]
-    told = known(names, "pve3a")
+    told = known_names(names, "pve3a")
     assert told.startswith("pve3, ")
     assert told.endswith(" and 30 more; did you mean pve3?")
     assert told.count(",") == 9
-    assert known(["b", "a"], "x") == "a, b"
-    assert known([], "x") == "none"
+    assert known_names(["b", "a"], "x") == "a, b"
+    assert known_names([], "x") == "none"

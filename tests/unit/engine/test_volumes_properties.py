@@ -30,8 +30,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.sche
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.verdicts import NodeVerdict, Outcome
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.volumes import (
     Binding,
-    allowed,
     find_volumes,
+    is_allowed,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     GIB,
@@ -206,7 +206,7 @@ def check(decision: Decision, state: ClusterState) -> None:
         assert seen.active
         assert "images" in seen.content
         assert disk is None or disk.storage in (None, name)
-        assert allowed(seen, class_of(disk))
+        assert is_allowed(seen, class_of(disk))
     for (name, at), _size in decision.storage_bytes.items():
         assert at == decision.node
         seen = info.storages[name]
@@ -231,7 +231,7 @@ def check_clone(decision: Decision, state: ClusterState) -> None:
         if disk.storage or not (clone.full and wanted):
             default = storage if disk.storage_class else clone.storage or storage
             assert decision.storages[slot] == (disk.storage or default)
-        assert not wanted or allowed(info.storages[decision.storages[slot]], PARSED[wanted])
+        assert not wanted or is_allowed(info.storages[decision.storages[slot]], PARSED[wanted])
         size -= max(new.pop(slot, 0), has) if clone.full else max(new.pop(slot, 0) - has, 0)
     assert size == sum(new.values())
     if template.node != decision.node:
@@ -314,7 +314,7 @@ def _fits(seen: dict[str, NodeStorage], disks: tuple[Disk, ...], way: tuple[str,
     """Whether one way to share the drives out keeps to all limits, the drives taken in the engine's order."""
     for disk, name in zip(disks, way, strict=True):
         storage = seen[name]
-        if not storage.active or "images" not in storage.content or not allowed(storage, class_of(disk)):
+        if not storage.active or "images" not in storage.content or not is_allowed(storage, class_of(disk)):
             return False
         if disk.storage not in (None, name):
             return False

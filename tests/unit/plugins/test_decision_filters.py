@@ -14,7 +14,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.filter.capacity import c
 from ansible_collections.qemu_scheduler.proxmox.plugins.filter.decisions import (
     decision_table,
     explain,
-    ranked,
+    rank_nodes,
     vm_facts,
 )
 
@@ -222,7 +222,7 @@ def test_explanations__are_apart_from_each_other() -> None:
 
 def test_nodes_with_one_score__have_the_chosen_one_first() -> None:
     vm = placed("web", "pve2", 120, passed("pve1", 70.0), passed("pve2", 70.0))
-    assert [node["node"] for node in ranked(vm)] == ["pve2", "pve1"]
+    assert [node["node"] for node in rank_nodes(vm)] == ["pve2", "pve1"]
 
 
 def test_facts__leave_out_what_is_not_there() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.filter.placement_page import escaped, placement_page
+from ansible_collections.qemu_scheduler.proxmox.plugins.filter.placement_page import escape, placement_page
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.placement import spare_without_largest
 
 
@@ -34,7 +34,7 @@ def node(name: str, memory: int, used: int, **more: Any) -> dict[str, Any]:
 
 def test_every_text__is_escaped_wherever_it_stands() -> None:
     hostile = "<b title='x'>\"&"
-    found = escaped({hostile: [hostile, {"a": (hostile, 1, None, True)}]})
+    found = escape({hostile: [hostile, {"a": (hostile, 1, None, True)}]})
     assert found == {
         "&lt;b title=&#x27;x&#x27;&gt;&quot;&amp;": [
             "&lt;b title=&#x27;x&#x27;&gt;&quot;&amp;",

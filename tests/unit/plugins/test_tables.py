@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables import counted, table, width_for
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables import counts_text, table, width_for
 
 HEADINGS = ("VM", "NODE", "VMID", "SCORE", "WHY")
 ROWS = [
@@ -80,4 +80,4 @@ def test_width__is_that_of_the_terminal(columns: str, expected: int | None, monk
 
 
 def test_counted__leaves_out_what_there_is_none_of() -> None:
-    assert counted([(0, "failed"), (2, "created"), (1, "unchanged")]) == "2 created, 1 unchanged"
+    assert counts_text([(0, "failed"), (2, "created"), (1, "unchanged")]) == "2 created, 1 unchanged"

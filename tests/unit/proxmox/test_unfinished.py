@@ -13,7 +13,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.opt
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.unfinished import (
     MARK,
     Unfinished,
-    unfinished,
+    read_mark,
 )
 
 
@@ -24,18 +24,18 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.unf
 def test_what_a_mark_keeps__is_read_again(description: str, decided: dict[str, dict[str, str]]) -> None:
     written = Unfinished(description, **decided).marked_description
     # Proxmox ends each line of a description with a newline.
-    assert unfinished({"description": f"{written}\n"}) == Unfinished(description.rstrip("\n"), **decided)
+    assert read_mark({"description": f"{written}\n"}) == Unfinished(description.rstrip("\n"), **decided)
     assert written.splitlines()[0].startswith(MARK)
 
 
 @pytest.mark.parametrize("config", [{}, {"description": "mine"}, {"description": f"see below\n{MARK}"}])
 def test_vm_without_the_mark_at_the_top__is_whole(config: dict[str, str]) -> None:
-    assert unfinished(config) is None
+    assert read_mark(config) is None
 
 
 @pytest.mark.parametrize("edited", [f"{MARK}!", f"{MARK} [1]", f'{MARK} {{"storages": 5}}'])
 def test_mark_that_was_edited__is_one_that_keeps_nothing(edited: str) -> None:
-    assert unfinished({"description": f"{edited}\nmine\n"}) == Unfinished("mine")
+    assert read_mark({"description": f"{edited}\nmine\n"}) == Unfinished("mine")
 
 
 def test_description_that_fits_only_without_the_mark__is_left_out_of_it() -> None:

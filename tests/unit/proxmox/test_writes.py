@@ -21,7 +21,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.failures import AnswerLost
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.identity import identity_of
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.lifecycle import unfenced
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.lifecycle import no_fence
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.writes import GuestWriter
 
 CODE = CHECKOUT / "plugins"
@@ -138,7 +138,7 @@ WRITES = {
     "command": lambda guest: guest.command("pve1", "stop", {}),
     "convert_to_template": lambda guest: guest.convert_to_template("pve1"),
     "delete": lambda guest: guest.delete("pve1"),
-    "clone": lambda guest: guest.clone("pve1", {"newid": 200}, unfenced),
+    "clone": lambda guest: guest.clone("pve1", {"newid": 200}, no_fence),
     "migrate": lambda guest: guest.migrate("pve1", {"target": "pve2"}),
     "regenerate_cloud_init": lambda guest: guest.regenerate_cloud_init("pve1"),
     "move_to_pool": lambda guest: guest.move_to_pool("pve1", "web"),

@@ -28,7 +28,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservation
     sqlite,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.sqlite import network_file_system
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.secret_options import hidden_in, masked
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.secret_options import hidden_texts, mask
 
 MOUNTS = """\
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
@@ -261,19 +261,19 @@ def test_ledger_on_a_network_file_system__is_refused(tmp_path: Path, monkeypatch
     ],
 )
 def test_ledger__shows_no_secret_however_the_url_is_misspelt(where: str, tmp_path: Path) -> None:
-    hidden = set(hidden_in("reservations", where))
+    hidden = set(hidden_texts("reservations", where))
     assert any("s3cr%2Ft" in text for text in hidden)
     assert any("s3cr/t" in text for text in hidden)
-    assert "s3cr" not in masked(where, hidden)
+    assert "s3cr" not in mask(where, hidden)
     with pytest.raises(CollectionError) as refused:
         open_ledger(where)
-    assert "s3cr" not in masked(refused.value.message + str(refused.value.details), hidden)
+    assert "s3cr" not in mask(refused.value.message + str(refused.value.details), hidden)
 
 
 @pytest.mark.parametrize("password", ["a/b", "a@b", "/ab", "a:b", "a?b", "a#b@c/d"])
 def test_ledger__shows_no_password_with_special_characters(password: str) -> None:
     where = f"postgresql://me:{password}@db.invalid/ledger"
-    assert any(password in text for text in hidden_in("reservations", where))
+    assert any(password in text for text in hidden_texts("reservations", where))
     with pytest.raises(CollectionError) as refused:
         open_ledger(where)
     assert password not in refused.value.message
@@ -289,7 +289,7 @@ def test_ledger__shows_no_password_with_special_characters(password: str) -> Non
     ],
 )  # fmt: skip
 def test_ledger__shows_what_holds_no_secret(where: str) -> None:
-    assert list(hidden_in("reservations", where)) == []
+    assert list(hidden_texts("reservations", where)) == []
 
 
 def test_open_ledger__refuses_a_path_that_no_file_can_have(tmp_path: Path) -> None:

@@ -30,9 +30,9 @@ def test_agenda__a_move_waits_for_all_that_it_comes_after() -> None:
     moves = [move(1, "a", "b"), move(2, "c", "d"), move(3, "d", "e", after=(1, 2))]
     agenda = Agenda(moves, Caps())
     assert started(agenda) == [1, 2]
-    agenda.ended(moves[0])
+    agenda.end(moves[0])
     assert started(agenda) == []
-    agenda.ended(moves[1])
+    agenda.end(moves[1])
     assert started(agenda) == [3]
 
 
@@ -71,7 +71,7 @@ def test_agenda__gives_a_link_to_one_large_move_at_a_time_while_others_have_thei
     moves = [large(1, "a", "b"), large(2, "a", "c"), large(3, "c", "a"), large(4, "b", "a"), large(5, "d", "b")]
     agenda = Agenda(moves, FREE)
     assert started(agenda) == [1, 3]
-    agenda.ended(moves[0])
+    agenda.end(moves[0])
     assert started(agenda) == [2, 5]
 
 

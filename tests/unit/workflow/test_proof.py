@@ -11,7 +11,7 @@ from support.small_cluster import cluster, guest, node, profile, vm
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.planner.planner import make_plan
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Goals, Mobility, Plan
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.proof import proved
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.proof import add_proof
 
 pytest.importorskip("highspy")
 
@@ -19,7 +19,7 @@ pytest.importorskip("highspy")
 def proof(state: ClusterState, goals: Goals) -> Plan:
     mobility = {each.vmid: Mobility(cost=each.memory) for each in state}
     profiles = {"balanced": profile()}
-    return proved(make_plan(state, profiles, goals, mobility), state, profiles, goals, mobility)
+    return add_proof(make_plan(state, profiles, goals, mobility), state, profiles, goals, mobility)
 
 
 def test_proof__tells_the_fewest_moves() -> None:

@@ -110,7 +110,7 @@ def test_end_of_a_starter__interrupts_the_thread_that_waits() -> None:
     starters = Starters(iter([other.pid]))
 
     def wait() -> None:
-        with starters.watched(signal.SIGINT):
+        with starters.watch(signal.SIGINT):
             threading.Event().wait(60)
 
     with pytest.raises(KeyboardInterrupt):

@@ -19,7 +19,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Load, Move, NodeCourse
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import vm_plan
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.applying import Approved, deviations
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.documents import SEAL, digest_of, sealed
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.documents import SEAL, digest_of, seal
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves import plan_document
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.premises import (
     GuestPremise,
@@ -39,8 +39,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.vm
     PlannedVM,
     VMPlan,
     as_document,
-    asked_of,
     read_plan,
+    requested_options,
 )
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "plan-document.md"
@@ -57,7 +57,7 @@ def entries(*bodies: dict[str, t.Any]) -> list[Entry]:
 
 
 def plan() -> VMPlan:
-    web, old = (asked_of(entry) for entry in entries(WEB, OLD))
+    web, old = (requested_options(entry) for entry in entries(WEB, OLD))
     return VMPlan(
         (
             PlannedVM(
@@ -179,7 +179,7 @@ def test_surplus__that_the_task_does_not_remove_is_named(series: list[Series]) -
 def test_addresses__cannot_be_added_to_a_plan_by_hand() -> None:
     changed = document()
     changed["vms"][0]["addresses"]["ipconfig1"] = "ip=dhcp"
-    changed = sealed(vm_plan.FORMAT, {key: value for key, value in changed.items() if key not in SEAL})
+    changed = seal(vm_plan.FORMAT, {key: value for key, value in changed.items() if key not in SEAL})
 
     with pytest.raises(InvalidRequest, match='apply: the addresses of VM "web-1" differ from those of the task'):
         Approved(read_plan(changed, "apply")).hold(entries(WEB, OLD), [COUNTED])

@@ -52,7 +52,7 @@ class Matcher:
         key = (id(device), constraint)
         if key not in self._known:
             try:
-                met = compiled(constraint)(attributes_of(device))
+                met = compile_constraint(constraint)(attributes_of(device))
             except ConstraintError as error:
                 raise InvalidRequest(
                     f"claim {claim!r}: constraint {constraint!r}: {error} (device {device.id} of mapping "
@@ -85,7 +85,7 @@ def attributes_of(device: Device) -> dict[str, t.Any]:
 
 
 @functools.lru_cache(maxsize=256)
-def compiled(constraint: str) -> Callable[[Mapping[str, t.Any]], bool]:
+def compile_constraint(constraint: str) -> Callable[[Mapping[str, t.Any]], bool]:
     """Return a function from a device's attributes to whether the constraint holds.
 
     Raises:

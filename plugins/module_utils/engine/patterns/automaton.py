@@ -89,7 +89,7 @@ class Automaton:
             positions |= added
         return positions
 
-    def anchored(self, anchor: str) -> int:
+    def anchor_positions(self, anchor: str) -> int:
         """Return the positions of START or of END."""
         return sum(1 << position for position, symbol in enumerate(self.symbols) if symbol == anchor)
 

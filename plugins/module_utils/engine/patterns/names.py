@@ -42,8 +42,8 @@ class NamePattern:
 
         self.text = text
         self._automaton = Automaton(parse(text))
-        self._at_start = self._automaton.anchored(START)
-        self._at_end = self._automaton.anchored(END)
+        self._at_start = self._automaton.anchor_positions(START)
+        self._at_end = self._automaton.anchor_positions(END)
         self._forget()
 
     def matches(self, name: str) -> bool:

@@ -136,7 +136,7 @@ class Placer:
         most, most_bytes = self._bounds.max_moves, self._bounds.max_bytes
         if most is None and most_bytes is None:
             return True
-        steps = compressed(self.board.trail)
+        steps = compress(self.board.trail)
         moves, cost = sum(step.item.weight for step in steps), sum(step.item.cost for step in steps)
         if (most is None or moves <= most) and (most_bytes is None or cost <= most_bytes):
             return True
@@ -207,7 +207,7 @@ class Placer:
         return result
 
 
-def compressed(steps: Sequence[Step]) -> list[Step]:
+def compress(steps: Sequence[Step]) -> list[Step]:
     """Keep only the last step of each item whose move is free."""
     last = {step.item.index: number for number, step in enumerate(steps)}
     return [step for number, step in enumerate(steps) if number == last[step.item.index] or not step.item.free]

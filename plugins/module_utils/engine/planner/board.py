@@ -292,7 +292,7 @@ class Board:
         request = part.request_on(info)
         taken: Draft | Status | None = None
         if request.disks or request.devices or request.clone is not None:
-            taken = self.scheduler.drafted(request, info, part.vmid, self.now)
+            taken = self.scheduler.draft(request, info, part.vmid, self.now)
         pending: Mapping[tuple[str, str], int] = {}
         devices: tuple[tuple[str, str], ...] = ()
         if isinstance(taken, Draft):

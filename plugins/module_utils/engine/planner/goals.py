@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from ...plans import Balance
 from ..framework.status import Status, unschedulable
-from ..texts import listed, of_one
+from ..texts import join_words, of_one
 from .attempts import Placer, Task
 from .board import NOWHERE, Board
 from .ejection import enough
@@ -297,7 +297,7 @@ def consolidate(board: Board, placer: Placer) -> list[str]:
         board.close(before | {node})
         mark = len(board.trail)
         # A guest that came here from a node that was emptied before leaves that node.
-        homes = [listed([board.nodes[home].name for home in sorted(item.homes)]) for item in items]
+        homes = [join_words([board.nodes[home].name for home in sorted(item.homes)]) for item in items]
         tasks = [Task(item, f"empties {names}") for item, names in zip(items, homes, strict=True)]
         if placer.place(tasks, None, by_score=False):
             board.undo(mark)
@@ -308,5 +308,5 @@ def consolidate(board: Board, placer: Placer) -> list[str]:
 
 
 def _cost(items: Iterable[Item]) -> tuple[int, int]:
-    listed = list(items)
-    return sum(item.cost for item in listed), len(listed)
+    counted = list(items)
+    return sum(item.cost for item in counted), len(counted)

@@ -16,7 +16,7 @@ from ...model import Disk, Guest, HAIntent, HARule, Request, StorageClass
 from ...plans import LocalDisk, Mobility
 from ..allocatable import Policy
 from ..cache import NodeInfo
-from ..ha_rules import kept_together
+from ..ha_rules import companions_of
 from ..node_selection import NODE_KEY
 from ..selectors import selects, selects_request
 from ..volumes import room
@@ -79,7 +79,7 @@ class Part:
         disks = (Disk(d.slot, d.size, chosen.get(d.storage, d.storage), content=d.content) for d in copied)
         return with_disks(self.request, disks)
 
-    def sent_to(self, node: str) -> int:
+    def bytes_to(self, node: str) -> int:
         """Return the bytes of disks that a move to the node sends, as far as that is known before."""
         return 0 if node in self.mobility.replicated_to else sum(disk.size for disk in self.mobility.disks)
 
@@ -245,7 +245,7 @@ def guests_together(
     links: list[set[int]] = [{vmid, *each.together} & guests.keys() for vmid, each in mobility.items() if each.together]
     for rule in rules:
         for vmid in rule.vmids:
-            links.append(set(kept_together(rules, vmid)) & guests.keys())
+            links.append(set(companions_of(rules, vmid)) & guests.keys())
     for guest in guests.values():
         for term in guest.constraints.affinity:
             if term.required and term.together and term.topology_key == NODE_KEY:

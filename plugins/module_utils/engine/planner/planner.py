@@ -30,7 +30,7 @@ from .calm import relieve
 from .exact_model import Program, program
 from .goals import balance, bring_back, broken_now, consolidate, gains, imbalance, load_of, repair
 from .items import IMMOVABLE, Item, Part, guests_together, requests_together
-from .writing import courses, loads, moves_of, ordered, replayed
+from .writing import courses, loads, moves_of, order_legs, replay
 
 NO_BOUNDS = Bounds()
 
@@ -133,10 +133,10 @@ class _Planner:
             self._explain_imbalance(goals.balance)
         if goals.consolidate:
             consolidate(board, self.placer)
-        legs, refused = replayed(board, self.scheduler, closed)
+        legs, refused = replay(board, self.scheduler, closed)
         for step, status in refused:
             self._leave(step.item, *_out_of_order(board.nodes[step.target].name, status))
-        ordered(board, legs, [(load.cores, load.memory) for load in self._before])
+        order_legs(board, legs, [(load.cores, load.memory) for load in self._before])
         moves, creations = moves_of(board, legs)
         return Plan(
             goal=in_words(goals),

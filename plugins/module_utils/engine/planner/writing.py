@@ -13,9 +13,9 @@ from ...model import Decision
 from ...plans import HA, LIVE, Creation, Load, Move, NodeCourse
 from ..framework.interface import Draft
 from ..framework.status import Status
-from ..ha_rules import kept_together
+from ..ha_rules import companions_of
 from ..scheduling_cycle import Scheduler
-from .attempts import compressed
+from .attempts import compress
 from .board import Board, Step
 from .items import Item, Part, Position
 from .order import Leg, Relations, ancestors, peaks, put_in_order, shorten
@@ -25,7 +25,7 @@ SECONDS_PER_MOVE = 5.0
 """Estimate of a move: a fixed time, plus the time to send its bytes at this rate."""
 
 
-def replayed(
+def replay(
     board: Board, scheduler: Scheduler, closed: Iterable[int]
 ) -> tuple[list[Leg], list[tuple[Step, Status | None]]]:
     """Replay the board's trail from the start, step by step, in an order in which the filters allow every step.
@@ -33,7 +33,7 @@ def replayed(
     Nothing goes to closed nodes. A step that a filter refuses is tried again after the others. Returns the legs, and
     the steps that stayed refused, each with the last refusal; None if CPU or memory is missing.
     """
-    due = compressed(board.trail)
+    due = compress(board.trail)
     board.undo(0)
     board.close(closed)
     legs: list[Leg] = []
@@ -78,7 +78,7 @@ def _at_once(board: Board, item: Item) -> bool:
     """Return whether the HA manager moves the whole item when asked to move one of its guests."""
     vmids = {part.vmid for part in item.parts}
     lead = item.parts[0]
-    return vmids <= {lead.vmid, *lead.mobility.together} or vmids <= kept_together(
+    return vmids <= {lead.vmid, *lead.mobility.together} or vmids <= companions_of(
         board.state.snapshot.ha_rules, lead.vmid
     )
 
@@ -111,7 +111,7 @@ def _move(board: Board, leg: Leg, ids: Mapping[int, int]) -> Move:
     if guest is None:
         raise ValueError("a move has a guest")
     others = tuple(sorted(part.vmid for part in leg.parts if part is not lead))
-    copied = sum(part.sent_to(target) for part in leg.parts)
+    copied = sum(part.bytes_to(target) for part in leg.parts)
     memory = sum(part.memory for part in leg.parts if part.mobility.how_to(target) == LIVE)
     source = next((each.node for each in leg.sources if each.node != leg.target), leg.target)
     return Move(
@@ -146,7 +146,7 @@ def _storages(board: Board, part: Part, target: str) -> dict[str, str]:
 
 def _sizes(part: Part, target: str) -> Counter[str]:
     """Return the bytes that are sent of each disk that the move copies, by slot."""
-    sent = part.sent_to(target) > 0
+    sent = part.bytes_to(target) > 0
     return Counter({disk.slot: disk.size for disk in part.mobility.disks} if sent else {})
 
 
@@ -158,7 +158,7 @@ def _decision(board: Board, leg: Leg) -> Decision:
     return replace(draft.decision(), score=leg.score)
 
 
-def ordered(board: Board, legs: Sequence[Leg], start: Sequence[tuple[float, float]]) -> None:
+def order_legs(board: Board, legs: Sequence[Leg], start: Sequence[tuple[float, float]]) -> None:
     """Set which legs each leg waits for."""
     put_in_order(legs, start, Relations(board.state.snapshot.ha_rules))
     _keep_limits(board, legs)

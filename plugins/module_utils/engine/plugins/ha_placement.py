@@ -14,7 +14,7 @@ from ..cache import ClusterState, NodeInfo
 from ..framework.interface import CycleState, PreFilterPlugin
 from ..framework.many_nodes import FilterOfMany, ScoreOfMany
 from ..framework.status import SKIP, SKIP_SCORE, Status, unresolvable, unschedulable
-from ..ha_rules import RESOURCES, Enforced, enforced, preferences, refusal, require_known
+from ..ha_rules import RESOURCES, Enforced, enforce, preferences, refusal, require_known
 
 NOT_A_NODE_OF = "weren't among the nodes of HA rule '{}'"
 AVOIDED_BY = "were avoided by HA rule '{}'"
@@ -72,7 +72,7 @@ class HARules(PreFilterPlugin, FilterOfMany, ScoreOfMany):
             raise InvalidRequest(f'ha: Proxmox would refuse rule {joined.name!r} with VM "{request.name}": {problem}')
         members = frozenset[int]().union(*(rule.vmids for rule in rules if rule.type == RESOURCES))
         located = {guest.vmid: guest.node for member in members if (guest := cluster.get(member)) is not None}
-        found = enforced(rules, vmid, located)
+        found = enforce(rules, vmid, located)
         state[self.name] = _places(found, [node.name for node in cluster.nodes])
         return SKIP_SCORE if found.by_nodes is None else None
 

@@ -55,11 +55,11 @@ class Overcommit(FilterOfMany):
         self.sets = {self.resource: self.kind(config["ratio"], reserved, pools, tags, self.include_stopped)}
 
     @abc.abstractmethod
-    def allocated(self, node: NodeInfo) -> float:
+    def allocated_on(self, node: NodeInfo) -> float:
         """How much of the resource is allocated on node."""
 
     @abc.abstractmethod
-    def asked(self, request: Request) -> float:
+    def requested_by(self, request: Request) -> float:
         """How much of it the request asks for."""
 
     @abc.abstractmethod
@@ -68,7 +68,7 @@ class Overcommit(FilterOfMany):
 
     def filter_all(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[Status | None]:
         limit: Limit = getattr(self.policy, self.resource)
-        asked, allocated = self.asked(request), self.allocated
+        asked, allocated = self.requested_by(request), self.allocated_on
 
         def judge(some: Sequence[NodeInfo]) -> list[Status | None]:
             return [
@@ -118,10 +118,10 @@ class CPUOvercommit(Overcommit):
         **COMMON_SETTINGS,
     }
 
-    def allocated(self, node: NodeInfo) -> float:
+    def allocated_on(self, node: NodeInfo) -> float:
         return node.cores_all if self.include_stopped else node.cores
 
-    def asked(self, request: Request) -> float:
+    def requested_by(self, request: Request) -> float:
         return request.cores
 
     def text(self, wanted: float, allocatable: float) -> str:
@@ -148,10 +148,10 @@ class MemoryOvercommit(Overcommit):
         **COMMON_SETTINGS,
     }
 
-    def allocated(self, node: NodeInfo) -> float:
+    def allocated_on(self, node: NodeInfo) -> float:
         return node.memory_all if self.include_stopped else node.memory
 
-    def asked(self, request: Request) -> float:
+    def requested_by(self, request: Request) -> float:
         return request.memory
 
     def text(self, wanted: float, allocatable: float) -> str:
@@ -278,7 +278,7 @@ class FailoverHeadroom(PreFilterPlugin, DeferredFilter):
 
         name = NEW if request.vmid is None else EXISTING
         name = label(request.name, request.vmid) if request.existing else name
-        state[self.name] = cluster.kept(self, self._headroom), Load(Room(request.memory, request.cores), name)
+        state[self.name] = cluster.derive_once(self, self._headroom), Load(Room(request.memory, request.cores), name)
         return None
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:

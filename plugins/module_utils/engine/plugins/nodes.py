@@ -12,7 +12,7 @@ from ..cache import ClusterState, NodeInfo, of_hosts
 from ..framework.interface import CycleState, Event, FilterPlugin, PreFilterPlugin, ScorePlugin, Subject
 from ..framework.many_nodes import FilterOfMany
 from ..framework.status import SKIP, SKIP_FILTER, SKIP_SCORE, Category, Status, unresolvable, unschedulable
-from ..node_selection import HARD, SOFT, compiled_regex, matches, matches_all, untolerated
+from ..node_selection import HARD, SOFT, compiled_regex, matches, matches_all, untolerated_taints
 from ..patterns.names import NamePattern
 from ..texts import NAMED_KINDS
 
@@ -148,7 +148,7 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, ScorePlugin):
         return None if most else SKIP_SCORE
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
-        for taint in untolerated(request.tolerations, node.node, HARD):
+        for taint in untolerated_taints(request.tolerations, node.node, HARD):
             return unresolvable(UNTOLERATED.format(f"{taint.key}: {taint.value}" if taint.value else taint.key))
         return None
 
@@ -158,7 +158,7 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, ScorePlugin):
 
 
 def _unwelcome(request: Request, node: Node) -> int:
-    return sum(1 for _taint in untolerated(request.tolerations, node, SOFT))
+    return sum(1 for _taint in untolerated_taints(request.tolerations, node, SOFT))
 
 
 NO_BRIDGE = "didn't have bridge '{}'"

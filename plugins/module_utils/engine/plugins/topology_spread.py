@@ -13,7 +13,7 @@ from ...model import Request, SpreadConstraint
 from ..cache import ClusterState, NodeInfo
 from ..framework.interface import CycleState, FilterPlugin, PreFilterPlugin, ScorePlugin
 from ..framework.status import SKIP_FILTER, SKIP_SCORE, Status, unresolvable, unschedulable
-from ..node_selection import asked_for, label
+from ..node_selection import label, node_matcher
 from ..selectors import selects_request
 from ..topology import DomainCounts
 
@@ -125,7 +125,7 @@ def normalized(scores: Sequence[float]) -> list[float]:
 
 def _spreads(request: Request, cluster: ClusterState, hard: bool) -> list[Spread]:
     constraints = [c for c in request.topology_spread if c.hard is hard]
-    allowed = asked_for(request)
+    allowed = node_matcher(request)
     nodes = [
         info
         for info in cluster.nodes

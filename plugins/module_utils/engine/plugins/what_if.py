@@ -36,11 +36,11 @@ class WhatIf(PostFilterPlugin):
         """
         ready = {info.name for info in cluster.nodes if info.node.is_open}
         considered = {node: by_plugin for node, by_plugin in refusals.items() if node in ready} or refusals
-        found = {"rules": lifted(refusals), "nearest": nearest(request, considered)}
+        found = {"rules": sole_refusals(refusals), "nearest": nearest(request, considered)}
         return {**found, "summary": "; ".join(findings_in_parts(found, most_rules=1))}
 
 
-def lifted(refusals: Refusals) -> dict[str, list[str]]:
+def sole_refusals(refusals: Refusals) -> dict[str, list[str]]:
     """For each rule the nodes that it alone refuses, both in order of name."""
     rules: dict[str, list[str]] = {}
     for node, by_plugin in sorted(refusals.items()):

@@ -73,7 +73,7 @@ class VMIDRange(VMIDChoice):
 
     intervals: tuple[tuple[int, int], ...]
 
-    def clipped(self, lower: int, upper: int) -> Iterator[tuple[int, int]]:
+    def clip(self, lower: int, upper: int) -> Iterator[tuple[int, int]]:
         """Yield what lies between `lower` and `upper` of each interval."""
         for first, last in self.intervals:
             clipped = max(first, lower), min(last, upper)
@@ -82,12 +82,12 @@ class VMIDRange(VMIDChoice):
 
     def ids(self, lower: int, upper: int) -> Iterator[int]:
         """See `VMIDChoice.ids`."""
-        for first, last in self.clipped(lower, upper):
+        for first, last in self.clip(lower, upper):
             yield from range(first, last + 1)
 
     def count(self, lower: int = VMID_MIN, upper: int = VMID_MAX) -> int:
         """See `VMIDChoice.count`."""
-        return sum(last - first + 1 for first, last in self.clipped(lower, upper))
+        return sum(last - first + 1 for first, last in self.clip(lower, upper))
 
     def describe(self) -> str:
         """See `VMIDChoice.describe`."""
@@ -163,12 +163,12 @@ class Intersection(VMIDChoice):
 
     def ids(self, lower: int, upper: int) -> Iterator[int]:
         """See `VMIDChoice.ids`."""
-        for first, last in self.within.clipped(lower, upper):
+        for first, last in self.within.clip(lower, upper):
             yield from self.choice.ids(first, last)
 
     def count(self, lower: int = VMID_MIN, upper: int = VMID_MAX) -> int:
         """See `VMIDChoice.count`."""
-        return sum(self.choice.count(first, last) for first, last in self.within.clipped(lower, upper))
+        return sum(self.choice.count(first, last) for first, last in self.within.clip(lower, upper))
 
     def describe(self) -> str:
         """See `VMIDChoice.describe`."""

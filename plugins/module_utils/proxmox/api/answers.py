@@ -79,7 +79,7 @@ def _missing_privilege(path: str, message: str, params: Mapping[str, t.Any]) -> 
     return f" (the user needs VM.Allocate on {where})"
 
 
-def redirected(method: str, path: str, where: str, location: str | None) -> ConnectionFailed:
+def redirect_error(method: str, path: str, where: str, location: str | None) -> ConnectionFailed:
     """Return the error for a redirect. It is not followed, so that no credentials are sent to another host.
 
     where is the C(host:port) that answered.

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from ...errors import InvalidSnapshot
 from ...files import MIB, read_text, reason_of
-from ...secret_options import quoted
+from ...secret_options import quote
 from .failures import NotRecorded
 from .reader import Reader
 from .shapes import WrongShape, checked, require_sane
@@ -62,7 +62,7 @@ class RecordedReader:
         try:
             return cls(json.loads(read_text(path, LARGEST)))
         except (OSError, ValueError, RuntimeError) as error:
-            shown = quoted("snapshot", path)
+            shown = quote("snapshot", path)
             raise InvalidSnapshot(f"snapshot: cannot read {shown} as JSON: {reason_of(error)}") from None
 
     def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:

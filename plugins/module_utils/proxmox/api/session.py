@@ -23,7 +23,7 @@ from ansible.module_utils.basic import env_fallback
 from ...engine.texts import number_text, whole_number
 from ...errors import AuthenticationFailed, ConnectionFailed, InvalidRequest, MissingLibrary
 from ...secret_options import got
-from .answers import failure_of_answer, redirected
+from .answers import failure_of_answer, redirect_error
 from .failures import OddAnswer
 from .shapes import WrongShape, checked, require_sane
 from .transport import Answer, Authentication, Host, Hosts, Transport
@@ -165,7 +165,7 @@ def _data(answer: Answer, method: str, path: str, sent: Mapping[str, t.Any], whe
     """Return the data of an answer, or raise the error that it reports."""
     body = answer.body.decode("utf-8", "replace")
     if 300 <= answer.status < 400:
-        raise redirected(method, path, where, answer.location)
+        raise redirect_error(method, path, where, answer.location)
     if answer.status >= 400:
         failure = failure_of_answer(method, path, answer.status, answer.reason, body, sent)
         if answer.status == 401:
@@ -224,7 +224,7 @@ def connection_argument_spec() -> dict[str, dict[str, t.Any]]:
     }
 
 
-def contradicted_by(given: Mapping[str, t.Any], spec: Mapping[str, t.Any]) -> dict[str, None]:
+def contradicted_credentials(given: Mapping[str, t.Any], spec: Mapping[str, t.Any]) -> dict[str, None]:
     """Return the credentials that must not come from the environment, as None: what a task gives belongs together.
 
     The password in the environment may be that of another cluster, and a token in a task leaves no use for it.

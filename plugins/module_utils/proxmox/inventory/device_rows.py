@@ -54,20 +54,20 @@ def mapped_paths(driver: str, rows: Sequence[Row]) -> Iterator[MappedPath]:
                 mdev=bool(int(row.get("mdev") or 0)),
                 attributes={
                     **_of_entry(entry),
-                    **described(row.get("description")),
-                    **described(entry.get("description")),
+                    **parse_description(row.get("description")),
+                    **parse_description(entry.get("description")),
                 },
                 recorded={key: entry[key].lower() for key in _COMPARED if key in entry},
             )
 
 
-def described(description: object) -> dict[str, t.Any]:
+def parse_description(description: object) -> dict[str, t.Any]:
     """Return the C(key=value) pairs in a mapping's description; a dash in a key becomes an underscore."""
     pairs = _PAIR.findall(str(description or ""))
-    return {key.replace("-", "_"): typed(value.strip('"')) for key, value in pairs}
+    return {key.replace("-", "_"): typed_value(value.strip('"')) for key, value in pairs}
 
 
-def typed(value: t.Any) -> t.Any:
+def typed_value(value: t.Any) -> t.Any:
     """Return the number or boolean that a text represents; any other value as it is."""
     if not isinstance(value, str):
         return value
@@ -161,7 +161,7 @@ def function_addresses(entry: MappedPath) -> list[str]:
     return [each if "." in each else f"{each}.0" for each in functions(entry.path or "")]
 
 
-def mediated(device: Device, types: Sequence[Row]) -> Iterator[Device]:
+def mediated_devices(device: Device, types: Sequence[Row]) -> Iterator[Device]:
     """Yield one device per type of mediated device that a card offers; capacity is the number available now."""
     for row in types:
         name = {"mdev_name": row["name"]} if row.get("name") else {}
@@ -189,7 +189,7 @@ def given_attributes(
     """
     attributes: dict[str, t.Any] = {}
     for key in (mapping, f"{mapping}@{node}", f"{device}@{node}"):
-        attributes.update({name.replace("-", "_"): typed(value) for name, value in given.get(key, {}).items()})
+        attributes.update({name.replace("-", "_"): typed_value(value) for name, value in given.get(key, {}).items()})
     return attributes
 
 
@@ -199,7 +199,7 @@ def _of_entry(entry: Mapping[str, str]) -> dict[str, t.Any]:
     if "subsystem-id" in entry:
         attributes["subsystem"] = entry["subsystem-id"].lower()
     if "iommugroup" in entry:
-        attributes["iommugroup"] = typed(entry["iommugroup"])
+        attributes["iommugroup"] = typed_value(entry["iommugroup"])
     return attributes
 
 

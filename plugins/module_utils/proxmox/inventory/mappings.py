@@ -17,7 +17,15 @@ from ...model import Device, Guest, Node
 from ..api.failures import NodeUnreachable, NotRecorded
 from ..api.reader import Reader, in_parallel
 from .device_holdings import Holding, holdings, with_use
-from .device_rows import MappedPath, fault_of, function_addresses, given_attributes, mapped_paths, mediated, present
+from .device_rows import (
+    MappedPath,
+    fault_of,
+    function_addresses,
+    given_attributes,
+    mapped_paths,
+    mediated_devices,
+    present,
+)
 from .freshness import read_config
 from .rows import Row
 
@@ -151,7 +159,7 @@ def _read_hardware(
     return [
         *(replace(device, capacity=0, fault=fault(device)) for _path, device in devices if fault(device)),
         *(device for path, device in devices if not path.mdev and not fault(device)),
-        *(each for card in cards for each in mediated(card, types[card.node, card.id])),
+        *(each for card in cards for each in mediated_devices(card, types[card.node, card.id])),
     ]
 
 

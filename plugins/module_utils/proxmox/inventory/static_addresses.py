@@ -16,7 +16,7 @@ from ..api.reader import Reader, in_parallel
 from ..options.values import Address, Interface, gateways_of, static_addresses
 from ..outcomes import is_missing
 from ..pending import read_stored_config
-from ..unfinished import unfinished
+from ..unfinished import read_mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def read_static_addresses(reader: Reader, guests: Iterable[Guest]) -> StaticAddr
     configs = in_parallel(lambda vmid: _read_configs(reader, wanted[vmid]), wanted)
     read = {vmid: found for vmid, found in configs.items() if found is not None}
     every = [config for found in read.values() for config in found]
-    marks = [begun for config in every if (begun := unfinished(config)) is not None]
+    marks = [begun for config in every if (begun := read_mark(config)) is not None]
     return StaticAddresses(
         tuple(
             (wanted[vmid], tuple(dict.fromkeys(each for config in found for each in static_addresses(config))))

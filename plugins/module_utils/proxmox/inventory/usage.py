@@ -28,7 +28,7 @@ from ...demand import (
     Curve,
     Demand,
     Grid,
-    bridged,
+    bridge_gaps,
     is_known,
     mean,
     percentile,
@@ -100,7 +100,7 @@ def read_demands(
 
     found = {
         vmid: {
-            resource: Demand(MEASURED, bridged(curve))
+            resource: Demand(MEASURED, bridge_gaps(curve))
             for resource, curve in _curves(rows, _OF_GUEST, timeframe, grid, 1).items()
         }
         for vmid, rows in in_parallel(read, by_vmid).items()
@@ -162,7 +162,7 @@ def _curves(
     known = sorted((row for row in rows if grid.start - 6 * HOUR < row["time"] < grid.end), key=lambda row: row["time"])
     found: dict[str, Curve] = {}
     for resource, value in values.items():
-        curve = grid.binned([(row["time"], value(row)) for row in known], timeframe.step)
+        curve = grid.bin_samples([(row["time"], value(row)) for row in known], timeframe.step)
         if is_known(curve) if least is None else sum(v is not None for v in curve) >= least:
             found[resource] = curve
     return found

@@ -10,7 +10,7 @@ import typing as t
 from collections.abc import Iterator, Mapping
 
 from ...engine.devices.hardware import PCI, USB
-from ...engine.texts import first, listed
+from ...engine.texts import first, join_words
 from ...model import Demands, DeviceClaim, Guest
 from ..options.kinds import OF_DRIVER
 from ..options.request import traits_of
@@ -58,7 +58,7 @@ def without_bridges(demands: Demands, guest: Guest, around: Surroundings) -> Ite
         wanted &= shown
     for node, bridges in around.nodes.items():
         if bridges is not None and node != guest.node and wanted - bridges:
-            yield node, f"lacked the bridge {listed(sorted(wanted - bridges))}"
+            yield node, f"lacked the bridge {join_words(sorted(wanted - bridges))}"
 
 
 def of_another_machine(guest: Guest, around: Surroundings) -> Iterator[tuple[str, str]]:

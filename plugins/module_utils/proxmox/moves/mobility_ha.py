@@ -13,7 +13,7 @@ import typing as t
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ...engine.ha_rules import NODES, kept_together, preferred
+from ...engine.ha_rules import NODES, companions_of, preferred_nodes
 from ...engine.plugins.ha_placement import outside_of
 from ...model import Guest, HARule, Processor, Snapshot
 from ...plans import API, HA
@@ -83,7 +83,7 @@ def via_of(guest: Guest) -> str:
     return HA if guest.ha_managed and guest.ha_state != "ignored" else API
 
 
-def kept_by_ha(guest: Guest, around: Surroundings) -> Cause | None:
+def obstacle_of_ha(guest: Guest, around: Surroundings) -> Cause | None:
     """Return why the HA manager does not move a guest, or what it will do is not known."""
     if not guest.ha_managed:
         return None
@@ -113,16 +113,16 @@ def against_ha(guest: Guest, around: Surroundings) -> Iterator[tuple[str, str]]:
 
 def _node_rules(guest: Guest, around: Surroundings) -> list[HARule]:
     """Return the node-affinity rules that hold for a guest or for one that is kept with it."""
-    group = kept_together(around.rules, guest.vmid)
+    group = companions_of(around.rules, guest.vmid)
     return [rule for rule in around.rules if rule.type == NODES and not rule.unknown and rule.vmids & group]
 
 
 def _brings_to(rule: HARule, guest: Guest, around: Surroundings) -> frozenset[str]:
     """Return the nodes to one of which the HA manager brings a guest at once from any other; empty if it does not."""
-    group = kept_together(around.rules, guest.vmid)
+    group = companions_of(around.rules, guest.vmid)
     if not guest.running or rule.vmids & group <= rule.no_failback:
         return frozenset()
-    return preferred(rule, around.available)
+    return preferred_nodes(rule, around.available)
 
 
 def cure_of_ha(guest: Guest, around: Surroundings) -> str:
@@ -144,4 +144,4 @@ def together_with(guest: Guest, check: Mapping[str, t.Any], around: Surroundings
     if via_of(guest) != HA:
         return frozenset()
     told = [re.fullmatch(r"(?:vm|ct):(\d{1,9})", str(sid)) for sid in check.get("dependent-ha-resources") or ()]
-    return kept_together(around.rules, guest.vmid).union(int(sid[1]) for sid in told if sid) - {guest.vmid}
+    return companions_of(around.rules, guest.vmid).union(int(sid[1]) for sid in told if sid) - {guest.vmid}

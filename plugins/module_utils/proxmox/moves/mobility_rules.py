@@ -10,15 +10,15 @@ import typing as t
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ...engine.standing_rules import ignored
-from ...engine.texts import listed
+from ...engine.standing_rules import ignoring_tag
+from ...engine.texts import join_words
 from ...model import NO_DEMANDS, Demands, Guest
 from ...plans import API, LIVE, OFFLINE, RESTART, LocalDisk, Mobility
 from ..contract import CHECK, LOCAL_DISK, NOT_ALLOWED, unknown_in
 from ..options.drives import SMALL_VOLUME, is_cloudinit
 from ..options.values import size_in_config
 from .demands import demands_of, of_another_machine, with_lesser_processors, without_bridges
-from .mobility_ha import UPDATE, Cause, Surroundings, against_ha, cure_of_ha, kept_by_ha, together_with, via_of
+from .mobility_ha import UPDATE, Cause, Surroundings, against_ha, cure_of_ha, obstacle_of_ha, together_with, via_of
 
 _VOLUME_KEY = re.compile(r"(?:ide|sata|scsi|virtio|efidisk|tpmstate|unused|mp)\d+|rootfs")
 _LINKED_CLONE = re.compile(r":(?:\d+/)?base-\d+-disk-[^/]+/")
@@ -102,7 +102,7 @@ def _vm_mobility(
     disks = tuple(_local_disks(check, config))
     why = (
         _tag_cause(guest, permitted)
-        or kept_by_ha(guest, around)
+        or obstacle_of_ha(guest, around)
         or _unknown_in_check(check, guest.kind)
         or _devices(check, running)
         or _volumes(guest, check, around, running, linked)
@@ -135,7 +135,7 @@ def container_mobility(
     running, disks = guest.running, tuple(_disks_of_container(config, around))
     why = (
         _tag_cause(guest, permitted)
-        or kept_by_ha(guest, around)
+        or obstacle_of_ha(guest, around)
         or _unknown_in_check(check, guest.kind)
         or _bind_mounts(config)
         or _container_snapshots(config, disks, around)
@@ -153,12 +153,12 @@ def container_mobility(
     return _mobility(guest, around, RESTART if running else OFFLINE, disks, refusals, check, demands)
 
 
-def presumed(guest: Guest, around: Surroundings, permitted: Permitted) -> Mobility:
+def presume(guest: Guest, around: Surroundings, permitted: Permitted) -> Mobility:
     """Return how a guest can be moved as far as the cluster's list shows, which has no local disks and devices."""
     container = guest.kind == "lxc"
     why = (
         _tag_cause(guest, permitted)
-        or kept_by_ha(guest, around)
+        or obstacle_of_ha(guest, around)
         or (_restart(guest.running, permitted) if container else None)
         or _not_permitted(guest.running, (), permitted)
         or offline(guest, around)
@@ -209,7 +209,7 @@ def offline(guest: Guest, around: Surroundings) -> Cause | None:
 
 
 def _tag_cause(guest: Guest, permitted: Permitted) -> Cause | None:
-    tag = ignored(guest.tags) if permitted.tag_rules else None
+    tag = ignoring_tag(guest.tags) if permitted.tag_rules else None
     return None if tag is None else (f"its tag {tag} keeps it where it is", f"remove the tag {tag}, or move it by hand")
 
 
@@ -231,12 +231,12 @@ def _devices(check: Mapping[str, t.Any], running: bool) -> Cause | None:
     named = sorted(set(check.get("local_resources") or ()) - info.keys())
     local = [each for each in named if each not in _NOT_WHILE_RUNNING]
     if local:
-        return f"it uses devices of its node: {listed(local)}", f"remove {listed(local)}, or use mapped devices"
+        return f"it uses devices of its node: {join_words(local)}", f"remove {join_words(local)}, or use mapped devices"
     if running and named:
         return f"it runs with {_NOT_WHILE_RUNNING[named[0]]}", MOVE_OFF
     fixed = sorted(key for key, mapping in info.items() if not mapping.get("live-migration"))
     if running and fixed:
-        what = listed(fixed)
+        what = join_words(fixed)
         return f"it runs with mapped devices that cannot move live: {what}", MOVE_OFF
     return None
 
@@ -260,7 +260,7 @@ def _volumes(
             moves = around.types.get(storage_of(volume)) in _MOVES_SNAPSHOTS or volume.endswith(".qcow2")
             # A replica has the snapshots already.
             if (running and not (row.get("replicate") and around.replicated.get(guest.vmid))) or not moves:
-                names = listed(sorted(row["referenced_in_snapshot"]))
+                names = join_words(sorted(row["referenced_in_snapshot"]))
                 return f"{slot} on the local storage {storage_of(volume)} has snapshots: {names}", (
                     "remove the snapshots" + (", or shut it down" if moves else "")
                 )
@@ -278,11 +278,11 @@ def _image(row: Mapping[str, t.Any], volume: str) -> Cause:
     """Why an image on a local storage keeps a VM. A drive can be emptied, a snapshot that holds it cannot."""
     slot, snapshots = row.get("drivename"), sorted(row.get("referenced_in_snapshot") or ())
     cures = [f"eject it: set {slot} to none,media=cdrom"] if slot else []
-    cures += [f"remove the snapshots that hold it: {listed(snapshots)}"] if snapshots else []
+    cures += [f"remove the snapshots that hold it: {join_words(snapshots)}"] if snapshots else []
     holders = [slot] if slot else []
     holders += [f"snapshot {name}" for name in snapshots]
     verb = "hold" if len(holders) > 1 else "holds"
-    why = f"{listed(holders or ['a drive'])} {verb} the image {volume}, which is on a local storage"
+    why = f"{join_words(holders or ['a drive'])} {verb} the image {volume}, which is on a local storage"
     return why, "; ".join(cures or ["eject it"])
 
 
@@ -290,7 +290,7 @@ def _not_permitted(running: bool, disks: tuple[LocalDisk, ...], permitted: Permi
     if not running and not permitted.offline:
         return "it is off, and moves of guests that are off are not permitted", "permit offline moves (offline: true)"
     if disks and not permitted.local_disks:
-        slots = listed(sorted(disk.slot for disk in disks))
+        slots = join_words(sorted(disk.slot for disk in disks))
         return (
             f"{slots} would have to be copied, which is not permitted",
             "permit the copying of local disks (local_disks: true)",
@@ -311,7 +311,7 @@ def _container_snapshots(
 ) -> Cause | None:
     fixed = sorted(disk.slot for disk in disks if around.types.get(disk.storage) not in _MOVES_SNAPSHOTS)
     if config.get("parent") and fixed:
-        return f"it has snapshots, and {listed(fixed)} on a local storage", "remove the snapshots"
+        return f"it has snapshots, and {join_words(fixed)} on a local storage", "remove the snapshots"
     return None
 
 
@@ -365,13 +365,13 @@ def _refused_nodes(
         storages = sorted(set(reasons.get("unavailable_storages") or ()) - mapped)
         devices = sorted(reasons.get("unavailable-resources") or ())
         if storages:
-            yield node, f"lacked the storage {listed(storages)}"
+            yield node, f"lacked the storage {join_words(storages)}"
         causes = {str(each.get("cause")) for each in reasons.get("blocking-ha-resources") or ()}
         # The engine knows where other guests of a resource-affinity rule are, and may move these first.
         if causes - {"resource-affinity"}:
-            yield node, f"were refused by the HA manager because of {listed(sorted(causes))}"
+            yield node, f"were refused by the HA manager because of {join_words(sorted(causes))}"
         if devices:
-            yield node, f"lacked the mapped devices of {listed(devices)}"
+            yield node, f"lacked the mapped devices of {join_words(devices)}"
         if unknown := unknown_in(reasons, NOT_ALLOWED):
             yield node, f"were refused by Proxmox VE for a reason that this version does not know, {unknown}"
     allowed = check.get("allowed_nodes", check.get("allowed-nodes"))

@@ -17,7 +17,7 @@ from ..api.failures import UNREADABLE, AnswerLost, NotImplementedHere
 from ..api.session import Session
 from ..identity import prove
 from ..inventory.rows import read_rows
-from ..lifecycle import LOOK_FOR, unfenced
+from ..lifecycle import LOOK_FOR, no_fence
 from ..outcomes import cause_of, is_busy, is_missing, lock_named
 from ..tasks import BUSY_PAUSE, MIGRATIONS, SENDINGS, TaskFollower, Upid, latest_task
 from ..writes import GuestWriter
@@ -65,7 +65,7 @@ class Mover:
         self._takes_connections: dict[str, bool] = {}
 
     def move(
-        self, move: Move, *, fence: Callable[[], None] = unfenced, demanding: Demanding = undemanding
+        self, move: Move, *, fence: Callable[[], None] = no_fence, demanding: Demanding = undemanding
     ) -> tuple[str, ...]:
         """Check that the guest is the one that was planned for and still as the plan assumes, move it, and return when
         it has arrived: warnings for the user.

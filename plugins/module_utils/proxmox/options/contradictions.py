@@ -25,7 +25,7 @@ _ADDRESSES = "ipconfig"
 DEFAULTS: Config = MappingProxyType({"bios": "seabios", "memory": 512, "cores": 1, "sockets": 1})
 
 
-def merged(config: Config, options: Config) -> dict[str, t.Any]:
+def config_with(config: Config, options: Config) -> dict[str, t.Any]:
     """The config with the options of a request, of which an empty text unsets one."""
     return {key: value for key, value in {**config, **options}.items() if value != ""}
 
@@ -46,7 +46,7 @@ def check_contradictions(options: Config, config: Config, made: str = "", defaul
     """Raise InvalidRequest if options are impossible for a new VM, or in one that is made from a config. made says
     from which, for the message.
     """
-    for option, reason in sorted(contradictions(merged(config, options), options.keys(), defaults).items()):
+    for option, reason in sorted(contradictions(config_with(config, options), options.keys(), defaults).items()):
         raise InvalidRequest(f"{option}: {reason}{made}", option=option)
 
 

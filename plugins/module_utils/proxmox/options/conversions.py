@@ -47,11 +47,11 @@ class Conversion:
         """Tell whether both mean the same to Proxmox."""
         return str(wanted) == str(current)
 
-    def merged(self, wanted: t.Any, current: t.Any) -> Value:
+    def merge(self, wanted: t.Any, current: t.Any) -> Value:
         """Return the wanted value with what must be kept of the current one."""
         return t.cast(Value, wanted)
 
-    def shown(self, value: t.Any) -> t.Any:
+    def show(self, value: t.Any) -> t.Any:
         """Return the value for display."""
         return value
 
@@ -185,7 +185,7 @@ class Properties(Conversion):
         given, present = self.kind.read(str(wanted)), self.kind.read(str(current))
         return self.kind.same(self._keep_generated(given, present), present)
 
-    def merged(self, wanted: t.Any, current: t.Any) -> Value:
+    def merge(self, wanted: t.Any, current: t.Any) -> Value:
         """Keep values that Proxmox generated, such as a MAC address or a UUID."""
         given, present = self.kind.read(str(wanted)), self.kind.read(str(current))
         return self.kind.format(self.kind.keep_generated(self._keep_generated(given, present), present))
@@ -287,7 +287,7 @@ class SshKeys(Conversion):
     def same(self, wanted: t.Any, current: t.Any) -> bool:
         return self._lines(unquote(str(wanted))) == self._lines(unquote(str(current)))
 
-    def shown(self, value: t.Any) -> t.Any:
+    def show(self, value: t.Any) -> t.Any:
         return value if value is None else "\n".join(self._lines(unquote(str(value))))
 
     @staticmethod
@@ -307,7 +307,7 @@ class Password(Conversion):
     def same(self, wanted: t.Any, current: t.Any) -> bool:
         return bool(current)
 
-    def shown(self, value: t.Any) -> t.Any:
+    def show(self, value: t.Any) -> t.Any:
         return value if value is None else "********"
 
 

@@ -86,7 +86,7 @@ class ChangeSet:
 
     def set(self, key: str, value: str | int, current: t.Any) -> None:
         conversion = conversion_of(key)
-        merged = value if current is None else conversion.merged(value, current)
+        merged = value if current is None else conversion.merge(value, current)
         self.parameters[key] = t.cast("str | int", merged)
         self._change(key, current, merged)
 
@@ -131,11 +131,11 @@ class ChangeSet:
             self.unplaced += (drive.slot,)
 
     def _change(self, key: str, old: t.Any, new: t.Any) -> None:
-        shown = conversion_of(key).shown
+        show = conversion_of(key).show
         if isinstance(new, int) and (number := whole_number(old)) is not None:
             # Some numbers are texts in a config.
             old = number
-        self.changes[key] = {"old": shown(old), "new": shown(new)}
+        self.changes[key] = {"old": show(old), "new": show(new)}
 
 
 def compare(

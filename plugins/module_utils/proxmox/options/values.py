@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 
-from ...engine.texts import hint, number_text, shortened
+from ...engine.texts import hint, number_text, shorten
 from ...errors import InvalidRequest
 from ...model import GIB
 
@@ -40,9 +40,9 @@ class Secret(str):
 def invalid(option: str, value: t.Any, expected: str) -> InvalidRequest:
     """Return the error for an option with an invalid value."""
     return InvalidRequest(
-        f"{option}: {shortened(repr(value))} is not valid, expected {expected}",
+        f"{option}: {shorten(repr(value))} is not valid, expected {expected}",
         option=option,
-        value=shortened(str(value)),
+        value=shorten(str(value)),
         expected=expected,
     )
 
@@ -375,7 +375,7 @@ class Fields:
         """A text that is not empty, or None."""
         return text_of(self.path(key), self.body[key]) if key in self else None
 
-    def needed(self, key: str, expected: str = "a text") -> str:
+    def require_text(self, key: str, expected: str = "a text") -> str:
         """A text that is required and not empty."""
         found = self.text(key)
         if found is None:
@@ -385,7 +385,7 @@ class Fields:
     def choice(self, key: str, choices: Sequence[str], default: str | None = None) -> str:
         """One of choices; it must be given when there is no default."""
         expected = f"one of {', '.join(choices)}"
-        found = self.needed(key, expected) if default is None else self.text(key) or default
+        found = self.require_text(key, expected) if default is None else self.text(key) or default
         if found not in choices:
             raise invalid(self.path(key), found, expected + hint(choices, found))
         return found
@@ -418,15 +418,15 @@ class Fields:
         return found
 
     def texts(self, key: str) -> tuple[str, ...]:
-        return tuple(text_of(where, item) for where, item in listed(self.path(key), self.body.get(key)))
+        return tuple(text_of(where, item) for where, item in items_of(self.path(key), self.body.get(key)))
 
     def maps(self, key: str, known: Collection[str]) -> Iterator[Fields]:
         """The entries of a list of mappings."""
-        for where, item in listed(self.path(key), self.body.get(key)):
+        for where, item in items_of(self.path(key), self.body.get(key)):
             yield Fields(where, item, known)
 
 
-def listed(where: str, value: t.Any) -> Iterator[tuple[str, t.Any]]:
+def items_of(where: str, value: t.Any) -> Iterator[tuple[str, t.Any]]:
     """Yield each item of a list with its own name; nothing for None."""
     if value is None:
         return

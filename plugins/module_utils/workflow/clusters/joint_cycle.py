@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from ...engine.batch_cycle import schedule_all
 from ...engine.profiles import Profile
 from ...engine.several_clusters import Member, MultiClusterScheduler
-from ...engine.texts import listed
+from ...engine.texts import join_words
 from ...errors import CollectionError, ConnectionFailed, NoQuorum
 from ...model import Request
 from ...proxmox.api.reader import in_parallel
@@ -117,7 +117,9 @@ class JointCycle:
                 continue
             elsewhere = [name for name, each in found.items() if each.match.guest is not None]
             for name in where if elsewhere else ():
-                found[name].job.warn(f"exists on cluster {listed(elsewhere)} as well, which its entry does not name")
+                found[name].job.warn(
+                    f"exists on cluster {join_words(elsewhere)} as well, which its entry does not name"
+                )
             candidates[entry.request.name] = [(by_name[name], found[name].job) for name in where]
         return loose + self._schedule(seen, candidates)
 
@@ -137,7 +139,7 @@ class JointCycle:
         for site, answer in answers.items():
             if isinstance(answer, ConnectionFailed):
                 self.sites.remove(site)
-                self.silent.add(site.name, answer.message, reserved_at(site.access, site.access.identity()))
+                self.silent.add(site.name, answer.message, names_reserved_at(site.access, site.access.identity()))
         if len(found) < len(answers):
             raise SiteLost
         return found
@@ -197,7 +199,7 @@ class JointCycle:
             raise
 
 
-def reserved_at(access: Access, identity: str) -> set[str]:
+def names_reserved_at(access: Access, identity: str) -> set[str]:
     """The names of the VMs that are being created on a cluster, by the ledger of any cluster."""
     return {reservation.name for reservation in access.ledger.reservations(identity)}
 

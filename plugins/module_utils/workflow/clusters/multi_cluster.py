@@ -32,7 +32,7 @@ from ..run import Run
 from ..stopping import Stop
 from ..waiting import Waiting
 from .connections import Cluster, connect
-from .joint_cycle import JointCycle, Site, reserved_at
+from .joint_cycle import JointCycle, Site, names_reserved_at
 from .shares import Gate, Steps
 from .whereabouts import Silent
 
@@ -111,7 +111,7 @@ class MultiClusterRun:
         access = self._all_sites[0].access
         for name, error in self._down.items():
             known = access.ledger.endpoint(*endpoint_of(self._clusters[name].params))
-            reserved = set() if known is None else reserved_at(access, known[0])
+            reserved = set() if known is None else names_reserved_at(access, known[0])
             self._cycle.silent.add(name, error.message, reserved)
 
     def _place_and_create(self, entries: Sequence[Entry], *, write: bool) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from ...engine.texts import listed
+from ...engine.texts import join_words
 from ...errors import AmbiguousName, ClusterUnreachable, CollectionError, VMIDConflict
 from ..existing.matching import Match
 from ..job import Job, State
@@ -66,7 +66,9 @@ def whereabouts(entry: Entry, found: Mapping[str, Found], silent: Silent) -> Job
     asked = {name: each for name, each in found.items() if name in (entry.clusters or found)}
     holders = [name for name, each in asked.items() if each.match.guest is not None]
     if len(holders) > 1:
-        return _failed_job(entry, AmbiguousName(f"{entry.label}: exists on clusters {listed(holders)}; set cluster"))
+        return _failed_job(
+            entry, AmbiguousName(f"{entry.label}: exists on clusters {join_words(holders)}; set cluster")
+        )
     if holders:
         return asked[holders[0]].job
     for each in asked.values():
@@ -74,7 +76,7 @@ def whereabouts(entry: Entry, found: Mapping[str, Found], silent: Silent) -> Job
             return each.job
     begun = [name for name, each in asked.items() if each.match.take_over is not None or each.match.nameless]
     if len(begun) > 1:
-        text = f"may be one of the VMs that are being created on clusters {listed(begun)}; run again later"
+        text = f"may be one of the VMs that are being created on clusters {join_words(begun)}; run again later"
         return _failed_job(entry, AmbiguousName(f"{entry.label}: {text}"))
     unsure = silent.may_have(entry) if asked else list(entry.clusters or silent.reasons)
     if unsure:

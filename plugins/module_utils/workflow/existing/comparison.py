@@ -25,8 +25,8 @@ from ...proxmox.identity import identity_of
 from ...proxmox.inventory.freshness import BEING_MADE, read_config
 from ...proxmox.inventory.linked_clones import read_linked_clones
 from ...proxmox.lifecycle import check_unprotected
-from ...proxmox.making import TEMPLATE, described
-from ...proxmox.options.contradictions import contradictions, merged
+from ...proxmox.making import TEMPLATE, with_description
+from ...proxmox.options.contradictions import config_with, contradictions
 from ...proxmox.options.drift import ChangeSet, clone_adjustments, compare
 from ...proxmox.options.drive_changes import obstacle_to_move
 from ...proxmox.options.drives import is_drive
@@ -38,7 +38,7 @@ from ..options.entries import NOT_CREATED, PAUSED, Entry
 from ..pools import missing_pool
 from .ha_drift import ha_drift
 from .hints import Hints
-from .matching import abandoned
+from .matching import abandoned_text
 from .plan import ExistingPlan, power_action
 
 if t.TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Comparison:
         power = power_action(entry.label, entry.state, status, config.get("lock"))
         boots = entry.apply_pending == "reboot" or power in ("stop", "restart", "suspend")
         if self._addresses is not None and begun is None and status not in OFF and not boots:
-            held = self._addresses.given_up(changes.changes)
+            held = self._addresses.lost_addresses(changes.changes)
             changes = replace(changes, unappliable={**held, **changes.unappliable})
         ha_state = {"start": "started", "stop": "stopped"}.get(power or "")
         ha = ha_drift(cluster or self._reader, entry, guest, ha_state)
@@ -180,7 +180,7 @@ class Comparison:
         """What a VM still lacks whose creation was begun and not finished."""
         return clone_adjustments(
             entry.request.options,
-            described(config, begun.description),
+            with_description(config, begun.description),
             storages=begun.storages,
             devices=begun.devices,
             displaced=self._checks.displaced(entry.request, guest.node, config),
@@ -198,7 +198,7 @@ class Comparison:
             raise GuestVanished(f"{entry.label} ({guest.vmid}) is no longer on node {guest.node}")
         if is_unwritten(self._reader, guest.node, guest.vmid, stored.config):
             if guest.vmid in self._abandoned:
-                raise GuestLocked(f"{entry.label}: {abandoned(guest)}", vmid=guest.vmid, node=guest.node)
+                raise GuestLocked(f"{entry.label}: {abandoned_text(guest)}", vmid=guest.vmid, node=guest.node)
             raise BeingCreated(
                 f"{entry.label} ({guest.vmid} on {guest.node}) is still being created, or was left locked by its "
                 "creation; it is not changed",
@@ -323,7 +323,7 @@ def _rename(changes: ChangeSet, name: str, config: Mapping[str, t.Any]) -> Chang
 
 def _possible(changes: ChangeSet, request: Request, config: Mapping[str, t.Any]) -> ChangeSet:
     """The changes, of which those that contradict other options of the VM cannot be made."""
-    impossible = contradictions(merged(config, request.options), changes.changes.keys())
+    impossible = contradictions(config_with(config, request.options), changes.changes.keys())
     return replace(changes, unappliable={**impossible, **changes.unappliable}) if impossible else changes
 
 

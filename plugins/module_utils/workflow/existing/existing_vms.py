@@ -23,7 +23,7 @@ from ..placing import Placer
 from ..stopping import Stop
 from .comparison import Checks, Comparison, check_lock
 from .converger import Converger
-from .growth import check_limits, displaced, is_allowed_storage
+from .growth import check_limits, displaced_slots, is_allowed_storage
 from .plan import ExistingPlan
 from .removals import check_clones
 
@@ -51,7 +51,7 @@ class ExistingVMs:
             placement.snapshot.pools,
             Checks(
                 partial(check_birth, access.reader, placement.seen.reservations),
-                partial(displaced, scheduler),
+                partial(displaced_slots, scheduler),
                 partial(is_allowed_storage, scheduler),
                 partial(is_begun, placement.seen.reservations),
             ),

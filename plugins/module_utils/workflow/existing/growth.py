@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from ...engine.findings import amount_text, missing_on
 from ...engine.framework.status import Category, Status
 from ...engine.scheduling_cycle import Scheduler
-from ...engine.texts import first, listed, of_one, whole_number
-from ...engine.volumes import allowed, class_of
+from ...engine.texts import first, join_words, of_one, whole_number
+from ...engine.volumes import class_of, is_allowed
 from ...errors import CollectionError, LimitExceeded
 from ...model import MIB, Disk, Guest, Request
 from ...proxmox.options.drives import drive_size
@@ -59,7 +59,7 @@ def check_limits(scheduler: Scheduler, jobs: Iterable[Job], now: float) -> None:
             job.refuse(error)
 
 
-def displaced(scheduler: Scheduler, request: Request, node: str, config: Mapping[str, t.Any]) -> frozenset[str]:
+def displaced_slots(scheduler: Scheduler, request: Request, node: str, config: Mapping[str, t.Any]) -> frozenset[str]:
     """The slots of a VM's drives that are not on a storage of the class that the request names for them.
 
     Raises InvalidRequest for an unknown class.
@@ -69,7 +69,7 @@ def displaced(scheduler: Scheduler, request: Request, node: str, config: Mapping
     found = set()
     for disk in request.disks:
         storage = storages.get(str(config.get(disk.slot, "")).partition(":")[0])
-        if storage is not None and not allowed(storage, class_of(disk, classes)):
+        if storage is not None and not is_allowed(storage, class_of(disk, classes)):
             found.add(disk.slot)
     return frozenset(found)
 
@@ -83,7 +83,7 @@ def is_allowed_storage(scheduler: Scheduler, request: Request, node: str, slot: 
     disk = next((each for each in request.disks if slot in (each.slot, *each.others)), None)
     if found is None or disk is None or disk.storage not in (None, storage):
         return False
-    return disk.content in found.content and allowed(found, class_of(disk, classes))
+    return disk.content in found.content and is_allowed(found, class_of(disk, classes))
 
 
 def growth_of(plan: ExistingPlan) -> Growth | None:
@@ -166,11 +166,13 @@ def _refusal(
     verb = "started" if growth.starts else "updated"
     parts = [f"{plan.entry.label} ({plan.guest.vmid}) cannot be {verb}: {reasons}"]
     if fits:
-        parts.append(f"{node} has room for {listed(fits)}")
+        parts.append(f"{node} has room for {join_words(fits)}")
     if any(_is_about_the_node(status) for status in refused.values()):
         elsewhere = scheduler.refusals(replace(request, disks=()), now)
         others = [name for name, by_plugin in sorted(elsewhere.items()) if name != node and not by_plugin]
-        parts.append(f"{listed(first(others, NODES_NAMED))} could run it" if others else "no other node could run it")
+        parts.append(
+            f"{join_words(first(others, NODES_NAMED))} could run it" if others else "no other node could run it"
+        )
     return "; ".join(parts)
 
 

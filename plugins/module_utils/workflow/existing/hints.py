@@ -18,7 +18,7 @@ from dataclasses import replace
 from ...model import Device, Guest, Node, Request
 from ...proxmox.api.reader import Reader
 from ...proxmox.options.drives import Drive
-from ...proxmox.unfinished import Unfinished, unfinished
+from ...proxmox.unfinished import Unfinished, read_mark
 from ..options.entries import Entry
 
 if t.TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Hints:
 
         Raises DriftNotApplicable if it is not known which devices or addresses were chosen for the VM.
         """
-        begun = unfinished(config)
+        begun = read_mark(config)
         if begun is None:
             return None
         request, devices, addresses = entry.request, dict[str, str](), dict[str, str]()

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...engine.knowledge import Absent, Answer, Known, NotKnown
-from ...engine.texts import first, listed
+from ...engine.texts import first, join_words
 from ...errors import AmbiguousName, CollectionError, InvalidRequest, OtherPool, VMIDConflict, VMNotKnown
 from ...model import Guest, Request
 from ...proxmox.creations import removal_of
@@ -91,7 +91,7 @@ def _may_be_any(entry: Entry) -> bool:
     return entry.state != "absent" and entry.request.vmid is None
 
 
-def abandoned(guest: Guest) -> str:
+def abandoned_text(guest: Guest) -> str:
     """The text about a VM that is locked by its aborted creation."""
     return (
         f"VM {guest.vmid} on {guest.node} is locked by its creation, and no task is working on it; as root on "
@@ -121,7 +121,7 @@ def doubts(
 def named_nowhere(silent: Iterable[Guest]) -> str:
     """The text about VMs whose names Proxmox VE does not tell."""
     found = sorted({guest.vmid: guest for guest in silent}.values(), key=lambda guest: guest.vmid)
-    nodes = listed(sorted({guest.node for guest in found}))
+    nodes = join_words(sorted({guest.node for guest in found}))
     vmids = ", ".join(first([str(guest.vmid) for guest in found], VMIDS_TOLD))
     return f"{nodes} cannot be reached, and the names of the VMs there are not known ({vmids})"
 

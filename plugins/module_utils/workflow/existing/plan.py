@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ...engine.texts import whole_number
 from ...errors import CollectionError, InvalidRequest
 from ...model import OFF, Guest, Identity
-from ...proxmox.making import described
+from ...proxmox.making import with_description
 from ...proxmox.options.contradictions import cloud_init_data
 from ...proxmox.options.drift import ChangeSet
 from ...proxmox.options.kinds import STARTUP
@@ -200,7 +200,7 @@ class ExistingPlan:
         changed = bool({"update", "finish"} & set(self.actions))
         facts = self.changes.after if changed else self.changes.before
         facts = {**facts, **self._pending_text(self.pending_after), "status": self.status_after}
-        return facts if self.unfinished is None else described(facts, self.description)
+        return facts if self.unfinished is None else with_description(facts, self.description)
 
     def check_shutdown(self, shutdown: Shutdown, timeout: float) -> None:
         """Raise InvalidRequest if a task may end, after timeout seconds, before Proxmox VE stops the VM by force."""

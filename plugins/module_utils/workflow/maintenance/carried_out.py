@@ -14,7 +14,7 @@ import typing as t
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from ...engine.texts import listed
+from ...engine.texts import join_words
 from ...errors import CollectionError, GoalsNotReached, Interrupted, TaskTimeout
 from ...proxmox.api.failures import UNREADABLE
 from ...proxmox.api.session import Session
@@ -195,7 +195,7 @@ class Keeper:
         try:
             there = [guest for guest in read_guests(self._session, node) if guest.vmid in marks]
         except UNREADABLE as error:
-            told = listed([str(vmid) for vmid in sorted(marks)])
+            told = join_words([str(vmid) for vmid in sorted(marks)])
             self.warnings.append(f"guests that were shut down on {node} do not start again ({told}): {error.message}")
             return
         left: dict[int, str] = {}
@@ -233,7 +233,7 @@ def _check_empty(node: str, guests: Iterable[Running], may_run: frozenset[int]) 
     """Raise GoalsNotReached if others of the guests run than those that may."""
     running = [guest for guest in guests if guest.running and guest.vmid not in may_run]
     if running:
-        told = listed([guest.label for guest in running])
+        told = join_words([guest.label for guest in running])
         raise GoalsNotReached(f"{node} still has guests that run: {told}", guests=[each.vmid for each in running])
 
 

@@ -20,10 +20,10 @@ from ..documents import (
     map_of,
     read_document,
     record,
-    sealed,
-    unsealed,
+    seal,
+    unseal,
     values_written,
-    written,
+    writer_of,
 )
 from ..moves.plan_document import ASSUMES, MOVE, NODE, PREMISES, take_premises
 from ..moves.premises import Premises
@@ -78,14 +78,14 @@ class TourPlan:
         return sum(len(move.vmids) for step in self.steps for move in (*step.out, *step.back))
 
 
-MOVES = Key("out", list_of(record(Move, MOVE)), each_written(written(MOVE)))
+MOVES = Key("out", list_of(record(Move, MOVE)), each_written(writer_of(MOVE)))
 
 STEP = {
     "node": Key("node", a_text),
     "needs": Key("needs", list_of(a_text), list),
     "moves": MOVES,
     "back": Key("back", MOVES.check, MOVES.write),
-    "loads": Key("loads", map_of(record(NodeCourse, NODE)), values_written(written(NODE))),
+    "loads": Key("loads", map_of(record(NodeCourse, NODE)), values_written(writer_of(NODE))),
     "shut_down": Key("shut_down", list_of(a_count), list),
     "stay": Key("stay", list_of(a_count), list),
     "prefer": Key("prefer", list_of(a_text), list),
@@ -96,7 +96,7 @@ STEP = {
 
 TOUR = {
     "goal": Key("goal", a_text),
-    "steps": Key("steps", list_of(record(StepPlan, STEP)), each_written(written(STEP))),
+    "steps": Key("steps", list_of(record(StepPlan, STEP)), each_written(writer_of(STEP))),
     "skipped": Key("skipped", map_of(a_text), dict),
     "unfinished": Key("unfinished", list_of(a_text), list),
 }
@@ -104,7 +104,7 @@ TOUR = {
 
 def document_of(tour: TourPlan, premises: Premises) -> dict[str, t.Any]:
     """Return the document of a tour, as JSON has it."""
-    return sealed(FORMAT, {**written(TOUR)(tour), ASSUMES: written(PREMISES)(premises)})
+    return seal(FORMAT, {**writer_of(TOUR)(tour), ASSUMES: writer_of(PREMISES)(premises)})
 
 
 def read_tour(source: t.Any, option: str) -> TourPlan:
@@ -113,7 +113,7 @@ def read_tour(source: t.Any, option: str) -> TourPlan:
     Raises InvalidRequest, which names the option and the key.
     """
     document = read_document(source, option)
-    body = unsealed(document, FORMAT, option)
+    body = unseal(document, FORMAT, option)
     take_premises(body, option)
     tour: TourPlan = record(TourPlan, TOUR)(option, body)
     check_digest(document, option)

@@ -13,8 +13,8 @@ from dataclasses import asdict, replace
 from ...engine.cache import ClusterState
 from ...engine.planner.tour import plan_tour
 from ...engine.profiles import Profile
-from ...engine.standing_rules import unpinned
-from ...engine.texts import listed
+from ...engine.standing_rules import without_pin
+from ...engine.texts import join_words
 from ...errors import PlanStale, TourRefused
 from ...files import write_json
 from ...model import Guest, Identity, Snapshot
@@ -22,7 +22,7 @@ from ...plans import Goals, Mobility, Move, NodeCourse, Stuck
 from ...proxmox.moves.drain_marks import DrainMarks
 from ...proxmox.moves.mobility import LOCKED
 from ...proxmox.moves.mobility_ha import Surroundings
-from ...proxmox.moves.mobility_rules import presumed, stuck
+from ...proxmox.moves.mobility_rules import presume, stuck
 from ...proxmox.tasks import Poller
 from ...tours import STAY, Tour, TourGoals, TourStep
 from ..access import Access
@@ -30,7 +30,7 @@ from ..moves.draining import require_sight
 from ..moves.move_options import MoveOptions
 from ..moves.planning import GUESSES, Planning
 from ..moves.premises import GuestPremise, Premises
-from ..moves.results import failed
+from ..moves.results import failure_with
 from ..moves.sight import MOVED_BY_OTHERS, Sight, at_work, live_look
 from ..options.plugin_config import profiles_of
 from ..options.rules import facts_of
@@ -58,7 +58,7 @@ def plan_maintenance(params: Mapping[str, t.Any], *, check_mode: bool, warn: Cal
         require_sight(access.writer(), survey.due, guests=not params["allow_hidden"], marks=True)
         sight = _look(access, survey.due, 0.0 if check_mode else moves.timeout)
         if params["move_pinned"]:
-            guests = tuple(unpinned(guest, survey.due) for guest in sight.state)
+            guests = tuple(without_pin(guest, survey.due) for guest in sight.state)
             sight = replace(sight, state=ClusterState(replace(sight.state.snapshot, guests=guests)))
         goals = _goals_of(access, sight, survey, options)
         planner = _Planner(Planning(access, profiles, default, moves), profiles, default, moves, options.ha_maintenance)
@@ -79,7 +79,7 @@ def plan_maintenance(params: Mapping[str, t.Any], *, check_mode: bool, warn: Cal
     document = document_of(plan, premises)
     result = _result(document, plan, refused, survey, {guest.vmid: guest for guest in sight.state})
     if refused:
-        raise failed(TourRefused(_text_of(refused), refused=[asdict(each) for each in refused]), result)
+        raise failure_with(TourRefused(_text_of(refused), refused=[asdict(each) for each in refused]), result)
     if approved is not None:
         changed = departures_from(approved, plan, survey.done)
         if changed:
@@ -153,7 +153,7 @@ class _Planner:
         for seen, vmids in self._views(state, goals, {guest.vmid for guest in state if guest.vmid > 0}):
             around = Surroundings.of(seen.snapshot, {})
             guesses |= {
-                guest.vmid: presumed(guest, around, self._options.permitted) for guest in seen if guest.vmid in vmids
+                guest.vmid: presume(guest, around, self._options.permitted) for guest in seen if guest.vmid in vmids
             }
         for _round in range(GUESSES):
             state = self._planning.with_demands(state, known)
@@ -199,7 +199,7 @@ def _moves_of(step: TourStep) -> tuple[Move, ...]:
 def _plan_of(tour: Tour, survey: Survey) -> TourPlan:
     """The tour as its document has it."""
     return TourPlan(
-        goal=f"maintain {listed(survey.due)}" if survey.due else "maintain nothing",
+        goal=f"maintain {join_words(survey.due)}" if survey.due else "maintain nothing",
         steps=tuple(_step_of(step, survey) for step in tour.steps),
         skipped=survey.skipped,
         unfinished=survey.unfinished,

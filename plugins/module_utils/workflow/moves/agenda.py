@@ -45,7 +45,7 @@ class Agenda:
                 started.append(move)
         return started
 
-    def ended(self, move: Move) -> None:
+    def end(self, move: Move) -> None:
         """Note that a move has ended well: what waits for it may start."""
         del self._under_way[move.id]
         self._unfinished.pop(move.id, None)

@@ -91,7 +91,7 @@ def balance_of(params: Mapping[str, t.Any]) -> Balance:
             f"balance.{useless[0]}: has no effect with by: {ALLOCATED}, expected by: {USED} or {PRESSURE}"
         )
     metrics = given.pop("metrics", None)
-    settings = Balance(**{**DEFAULTS[by], **given}, stated=None if metrics is None else stated_of(metrics))
+    settings = Balance(**{**DEFAULTS[by], **given}, stated=None if metrics is None else parse_stated(metrics))
     if "hold" not in given:
         settings = replace(settings, hold=min(settings.hold, settings.window))
     if settings.hold > settings.window:
@@ -99,7 +99,7 @@ def balance_of(params: Mapping[str, t.Any]) -> Balance:
     return settings
 
 
-def stated_of(metrics: Mapping[str, t.Any]) -> Stated:
+def parse_stated(metrics: Mapping[str, t.Any]) -> Stated:
     """What metrics state. Raises InvalidRequest, which names the value."""
     return Stated(*(_each_of(metrics.get(kind) or {}, f"balance.metrics.{kind}") for kind in ("nodes", "guests")))
 

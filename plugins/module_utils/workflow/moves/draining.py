@@ -9,8 +9,8 @@ import typing as t
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from ...engine.standing_rules import ignored, unpinned
-from ...engine.texts import known, listed
+from ...engine.standing_rules import ignoring_tag, without_pin
+from ...engine.texts import join_words, known_names
 from ...errors import CollectionError, GoalsNotReached, InvalidRequest, PermissionDenied
 from ...model import Guest, Identity, Snapshot
 from ...plans import Goals, Plan
@@ -35,7 +35,7 @@ from ..options.rules import facts_of
 from .move_options import MoveOptions
 from .moving import move_progress
 from .plan_run import PlanRun
-from .results import Outcome, failed, failure_of, result_of, told
+from .results import Outcome, failure_of, failure_with, result_of, stuck_text
 from .sight import live_look
 from .staying import Exemption, exemptions
 
@@ -83,7 +83,7 @@ def drain_nodes(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable
     result["stays"] = drain.exempt
     result["changed"] |= drain.would_remark(outcome) if check_mode else drain.remarked
     if error is not None:
-        raise failed(error, result)
+        raise failure_with(error, result)
     return result
 
 
@@ -193,7 +193,7 @@ class Drain:
     @property
     def complaint(self) -> str | None:
         """The error text if guests stay on nodes to be drained."""
-        return None if self.active else f"{listed(self._names)} cannot be drained completely"
+        return None if self.active else f"{join_words(self._names)} cannot be drained completely"
 
     def failure(self, outcome: Outcome) -> CollectionError | None:
         """The error that the run ends with, if any. A node whose guests cannot all come back does not become active."""
@@ -204,15 +204,15 @@ class Drain:
             return error
         staying = [stuck for stuck in outcome.staying if any(stuck.vmid in guests for guests in awaited.values())]
         return GoalsNotReached(
-            f"{listed(waiting)} stays marked as drained until all its guests are back, {told(staying)}; run again when "
-            f"the cause is removed, or set bring_back: false to make the node active without them"
+            f"{join_words(waiting)} stays marked as drained until all its guests are back, {stuck_text(staying)}; "
+            f"run again when the cause is removed, or set bring_back: false to make the node active without them"
         )
 
     def warnings(self, outcome: Outcome) -> list[str]:
         """Warnings besides the result of the task: of guests that do not come back because they were never there."""
         awaited = {vmid for guests in self._homeless(outcome).values() for vmid in guests}
         stuck = [stuck for stuck in outcome.last.stuck if stuck.vmid not in awaited]
-        lacking = [f"not all guests could be brought back, {told(stuck)}"] if self.active and stuck else []
+        lacking = [f"not all guests could be brought back, {stuck_text(stuck)}"] if self.active and stuck else []
         return [*outcome.warnings, *lacking]
 
     def goals(self, snapshot: Snapshot) -> Goals:
@@ -223,7 +223,9 @@ class Drain:
         for option, names in (("name", self._names), ("prefer", sorted(self._options.prefer))):
             for name in names:
                 if name not in there:
-                    raise InvalidRequest(f"{option}: {name!r} is not a node; the cluster's nodes: {known(there, name)}")
+                    raise InvalidRequest(
+                        f"{option}: {name!r} is not a node; the cluster's nodes: {known_names(there, name)}"
+                    )
         self._marked = frozenset(node.name for node in snapshot.nodes if node.drained) & set(self._names)
         if not self.active:
             for name in self._names:
@@ -263,7 +265,7 @@ class Drain:
         nodes = (replace(node, drained=drained) if node.name in self._names else node for node in snapshot.nodes)
         guests = snapshot.guests
         if drained and self._options.move_pinned:
-            guests = tuple(unpinned(guest, self._names) for guest in guests)
+            guests = tuple(without_pin(guest, self._names) for guest in guests)
         return replace(snapshot, nodes=tuple(nodes), guests=guests)
 
     def _may_stay(self, guest: Guest) -> bool:
@@ -277,7 +279,7 @@ class Drain:
         """Note which guests their tags keep in place although others may be moved."""
         if self._options.move_pinned:
             others = (guest for guest in snapshot.guests if guest.vmid not in ours)
-            self._kept_by_tag = frozenset(guest.vmid for guest in others if ignored(guest.tags))
+            self._kept_by_tag = frozenset(guest.vmid for guest in others if ignoring_tag(guest.tags))
 
     def begin(self, identities: Mapping[int, Identity]) -> None:
         """Mark the nodes before any move, so that no new guests arrive meanwhile. identities are those that are known
@@ -330,13 +332,13 @@ class Drain:
             for name, guests in (self._returning or {}).items()
         }
 
-    def _identify(self, guests: Mapping[int, Guest], known: Mapping[int, Identity]) -> dict[int, Identity]:
+    def _identify(self, guests: Mapping[int, Guest], recorded: Mapping[int, Identity]) -> dict[int, Identity]:
         """The identities of guests. One that cannot be read is left out: it cannot be moved either."""
 
         def read(vmid: int) -> Identity | None:
             guest = guests[vmid]
-            if vmid in known:
-                return known[vmid]
+            if vmid in recorded:
+                return recorded[vmid]
             try:
                 config = self._access.reader.get(f"/nodes/{guest.node}/{guest.kind}/{vmid}/config")
             except UNREADABLE:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...demand import ALLOCATED
-from ...engine.texts import listed
+from ...engine.texts import join_words
 from ...model import Guest, Snapshot
 from ...plans import Goals
 from ...proxmox.api.reader import Reader
@@ -41,7 +41,7 @@ def ha_cautions(reader: Reader, snapshot: Snapshot, goals: Goals) -> tuple[str, 
     if crs.auto_rebalance and emptied:
         texts.append(
             "the HA manager rebalances by itself (crs: ha-auto-rebalance), and will move guests back to "
-            f"{listed(emptied)}, which look empty to it; put these nodes into HA maintenance, or switch that off"
+            f"{join_words(emptied)}, which look empty to it; put these nodes into HA maintenance, or switch that off"
         )
     elif crs.auto_rebalance and goals.balance is not None and goals.balance.by != ALLOCATED:
         texts.append(
@@ -55,7 +55,7 @@ def ha_cautions(reader: Reader, snapshot: Snapshot, goals: Goals) -> tuple[str, 
     return tuple(texts)
 
 
-def balanced_by_ha(reader: Reader, guests: Iterable[Guest]) -> frozenset[int]:
+def guests_balanced_by_ha(reader: Reader, guests: Iterable[Guest]) -> frozenset[int]:
     """Return the guests that the HA manager balances by itself. One request if it manages any."""
     managed = frozenset(guest.vmid for guest in guests if guest.ha_managed)
     return managed if managed and read_crs(reader).auto_rebalance else frozenset()

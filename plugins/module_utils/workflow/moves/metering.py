@@ -104,14 +104,14 @@ class Metering:
 
 def _curves_of(node: Node, stated: Stated, grid: Grid) -> Curves:
     return {
-        resource: _scale(grid.stretched(values), node.cores if resource == CPU else 1)
+        resource: _scale(grid.stretch(values), node.cores if resource == CPU else 1)
         for resource, values in stated.nodes[node.name].items()
     }
 
 
 def _stated_demands(guest: Guest, given: Mapping[str, Curve], grid: Grid) -> dict[str, Demand]:
     return {
-        resource: Demand(STATED, _scale(grid.stretched(values), guest.cores if resource == CPU else 1))
+        resource: Demand(STATED, _scale(grid.stretch(values), guest.cores if resource == CPU else 1))
         for resource, values in given.items()
     }
 

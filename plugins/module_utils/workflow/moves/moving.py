@@ -135,7 +135,7 @@ class Executor:
                     done += 1
                     self._progress(MoveStep(report, done, len(self.reports)))
                     if report.outcome == MOVED:
-                        agenda.ended(report.move)
+                        agenda.end(report.move)
                     else:
                         halted = True
 

@@ -30,10 +30,10 @@ from ..documents import (
     optional,
     read_document,
     record,
-    sealed,
-    unsealed,
+    seal,
+    unseal,
     values_written,
-    written,
+    writer_of,
     wrong,
 )
 from .premises import GuestPremise, Premises
@@ -69,7 +69,7 @@ LOAD = {
     "guests": Key("guests", a_count),
 }
 
-NODE = {name: Key(name, record(Load, LOAD), written(LOAD)) for name in ("allocatable", "before", "peak", "after")}
+NODE = {name: Key(name, record(Load, LOAD), writer_of(LOAD)) for name in ("allocatable", "before", "peak", "after")}
 
 MOVE = {
     "id": Key("id", a_count),
@@ -104,7 +104,7 @@ GUEST = {
 
 PREMISES = {
     "cluster": Key("cluster", a_text),
-    "guests": Key("guests", map_of(record(GuestPremise, GUEST), int, "VMIDs"), values_written(written(GUEST))),
+    "guests": Key("guests", map_of(record(GuestPremise, GUEST), int, "VMIDs"), values_written(writer_of(GUEST))),
 }
 
 PLAN = {
@@ -113,9 +113,9 @@ PLAN = {
     "optimal": Key("optimal", optional(a_flag)),
     "moves_lower_bound": Key("moves_lower_bound", optional(a_count)),
     "impossible": Key("impossible", optional(a_flag)),
-    "moves": Key("moves", list_of(record(Move, MOVE)), each_written(written(MOVE))),
-    "stuck": Key("stuck", list_of(record(Stuck, STUCK)), each_written(written(STUCK))),
-    "nodes": Key("nodes", map_of(record(NodeCourse, NODE)), values_written(written(NODE))),
+    "moves": Key("moves", list_of(record(Move, MOVE)), each_written(writer_of(MOVE))),
+    "stuck": Key("stuck", list_of(record(Stuck, STUCK)), each_written(writer_of(STUCK))),
+    "nodes": Key("nodes", map_of(record(NodeCourse, NODE)), values_written(writer_of(NODE))),
 }
 
 # --- writing and reading ----------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ PLAN = {
 
 def document_of(plan: Plan, premises: Premises) -> dict[str, t.Any]:
     """Return the document of a plan, as JSON has it."""
-    return sealed(FORMAT, {**written(PLAN)(plan), ASSUMES: written(PREMISES)(premises)})
+    return seal(FORMAT, {**writer_of(PLAN)(plan), ASSUMES: writer_of(PREMISES)(premises)})
 
 
 def plan_of(document: t.Any, where: str) -> PlanDocument:
@@ -132,7 +132,7 @@ def plan_of(document: t.Any, where: str) -> PlanDocument:
     Raises InvalidRequest, which names the key: for another format or version, a key that is missing, unknown or of the
     wrong type, moves that wait for each other, and a digest that is not the document's.
     """
-    body = unsealed(document, FORMAT, where)
+    body = unseal(document, FORMAT, where)
     premises = take_premises(body, where)
     plan: Plan = record(Plan, PLAN)(where, body)
     check_moves(plan.moves, premises, where)

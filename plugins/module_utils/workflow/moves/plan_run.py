@@ -180,7 +180,7 @@ class PlanRun:
                 return
             if self._fruitless:
                 self._stop.sleep(SETTLING)
-            outcome.last = numbered_after(number, self._plan_again(outcome))
+            outcome.last = number_after(number, self._plan_again(outcome))
             rounds += 1
             if len(outcome.last.moves) < fewest:
                 rounds, fewest, self._fruitless = 0, len(outcome.last.moves), 0
@@ -267,7 +267,7 @@ class PlanRun:
         return sight
 
 
-def numbered_after(last: int, plan: Plan) -> Plan:
+def number_after(last: int, plan: Plan) -> Plan:
     """The plan with its moves numbered from last + 1."""
     moves = (replace(e, id=e.id + last, after=tuple(number + last for number in e.after)) for e in plan.moves)
     return replace(plan, moves=tuple(moves))

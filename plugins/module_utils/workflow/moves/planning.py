@@ -18,13 +18,13 @@ from ...model import Identity
 from ...plans import Bounds, Goals, Mobility, Move, Plan
 from ...proxmox.moves.mobility import read_mobility
 from ...proxmox.moves.mobility_ha import Surroundings
-from ...proxmox.moves.mobility_rules import presumed, stuck
+from ...proxmox.moves.mobility_rules import presume, stuck
 from ...proxmox.moves.recent import recently_moved
 from ..access import Access, subjects_of
-from .ha_cautions import balanced_by_ha
+from .ha_cautions import guests_balanced_by_ha
 from .metering import Metering
 from .move_options import MoveOptions
-from .proof import proved
+from .proof import add_proof
 from .sight import Sight
 from .suitability import Suitability
 
@@ -90,14 +90,15 @@ class Planning:
             state = self._metering.with_demand(state, goals)
         if goals.balance is not None and goals.balance.by != ALLOCATED:
             usage = self._metering.usage(state, goals.balance)
-            goals = replace(goals, usage=usage, resting=goals.resting | balanced_by_ha(self._access.reader, state))
+            resting = goals.resting | guests_balanced_by_ha(self._access.reader, state)
+            goals = replace(goals, usage=usage, resting=resting)
         busy = {vmid: stuck(why, "wait until that has ended") for vmid, why in sight.busy.items()}
         busy |= dict.fromkeys(goals.stays, STAYS)
         concerned = {guest.vmid for guest in state if guest.node in goals.drain} | goals.undo.keys()
         known = {**self.mobility(state, concerned - busy.keys()), **busy}
         around = Surroundings.of(state.snapshot, {})
         permitted = self._options.permitted
-        guesses = {guest.vmid: presumed(guest, around, permitted) for guest in state if guest.vmid > 0}
+        guesses = {guest.vmid: presume(guest, around, permitted) for guest in state if guest.vmid > 0}
         bounds, rested = self._bounds(moved), False
         for _round in range(GUESSES):
             mobility = {**guesses, **known}
@@ -119,7 +120,7 @@ class Planning:
             plan = self._make(state, goals, mobility, bounds)
         self.held = frozenset(vmid for vmid, each in mobility.items() if each.stuck[0]) - busy.keys()
         plan = plan.about({vmid: each.identity for vmid, each in mobility.items() if each.identity is not None})
-        return proved(plan, state, self._profiles, goals, mobility, self._default) if prove else plan
+        return add_proof(plan, state, self._profiles, goals, mobility, self._default) if prove else plan
 
     def _needs_rest(self, goals: Goals) -> bool:
         """Whether guests that were moved a moment ago stay where they are."""

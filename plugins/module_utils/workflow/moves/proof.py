@@ -62,7 +62,7 @@ print(json.dumps({"status": told.get(status, "unknown"), "bound": bound if abs(b
 """
 
 
-def proved(
+def add_proof(
     plan: Plan,
     state: ClusterState,
     profiles: Mapping[str, Profile],
@@ -76,7 +76,7 @@ def proved(
     The other arguments are those that the plan was made of. seconds limits the solver. Raises MissingLibrary when
     highspy is not installed.
     """
-    status, bound = solved(problem(state, profiles, goals, mobility, default_profile), seconds)
+    status, bound = solve(problem(state, profiles, goals, mobility, default_profile), seconds)
     moves = sum(1 + len(move.together) for move in plan.moves)
     if status == "infeasible":
         return replace(plan, optimal=False, impossible=True)
@@ -85,7 +85,7 @@ def proved(
     return replace(plan, optimal=plan.feasible and moves <= bound, moves_lower_bound=bound, impossible=False)
 
 
-def solved(program: Program, seconds: float) -> tuple[str, int | None]:
+def solve(program: Program, seconds: float) -> tuple[str, int | None]:
     """C(optimal), C(infeasible) or C(unknown), and the fewest moves that any solution has, as far as that was found.
 
     Raises MissingLibrary.

@@ -17,7 +17,7 @@ from .balancing import balance_of, settings_of, usage_of
 from .move_options import MoveOptions
 from .moving import move_progress
 from .plan_run import PlanRun
-from .results import failed, failure_of, result_of
+from .results import failure_of, failure_with, result_of
 from .sight import live_look
 
 REPAIR, BALANCE, CONSOLIDATE = "repair", "balance", "consolidate"
@@ -51,7 +51,7 @@ def rebalance(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[
     result["usage"] = usage_of(outcome.plan, goals.balance)
     error = failure_of(outcome, "not all that is broken can be repaired" if goals.repair else None)
     if error is not None:
-        raise failed(error, result)
+        raise failure_with(error, result)
     return result
 
 

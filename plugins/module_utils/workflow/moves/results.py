@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from ...errors import CollectionError, GoalsNotReached, Interrupted
 from ...plans import Move, NodeCourse, Plan, Stuck
 from ...proxmox.moves.mover import label
-from ..documents import values_written, written
+from ..documents import values_written, writer_of
 from ..result import RunFailed
 from .moving import FAILED, MOVED, UNKNOWN, MoveReport
 from .plan_document import NODE, STUCK, document_of
@@ -85,7 +85,7 @@ class Outcome:
         return [*self.cautions, *self.last.notes, *texts, *errors]
 
 
-loads_written = values_written(written(NODE))
+loads_written = values_written(writer_of(NODE))
 
 
 def result_of(outcome: Outcome, *, wrote: bool) -> dict[str, t.Any]:
@@ -129,17 +129,17 @@ def failure_of(outcome: Outcome, complaint: str | None) -> CollectionError | Non
     if outcome.error is not None:
         return outcome.error
     if outcome.last.stuck and complaint is not None:
-        return GoalsNotReached(f"{complaint}, {told(outcome.staying)}")
+        return GoalsNotReached(f"{complaint}, {stuck_text(outcome.staying)}")
     # When nothing is left to move, others have moved what this run could not.
     return error_of(outcome.reports) if outcome.last.moves else None
 
 
-def failed(error: CollectionError, result: dict[str, t.Any]) -> RunFailed:
+def failure_with(error: CollectionError, result: dict[str, t.Any]) -> RunFailed:
     """The failure of a module: the error with the result."""
     return RunFailed(error.message, error.code, {**result, "error_details": error.details})
 
 
-def told(stuck: Sequence[Stuck]) -> str:
+def stuck_text(stuck: Sequence[Stuck]) -> str:
     """Guests that could not be moved, each with the reason and the remedy, as the end of a sentence."""
     each_told = [
         f"{each.name or 'guest'} ({each.vmid}) on {each.node}: {each.why}; cure: {each.cure}"

@@ -16,12 +16,12 @@ from dataclasses import replace
 from ...engine.cache import ClusterState
 from ...engine.planner.planner import make_plan
 from ...engine.profiles import Profile
-from ...engine.texts import first, listed
+from ...engine.texts import first, join_words
 from ...errors import CollectionError, InvalidRequest
 from ...plans import Bounds, Goals, Move
 from ...proxmox.inventory.snapshot import completed
 from ...proxmox.moves.mobility_ha import Surroundings
-from ...proxmox.moves.mobility_rules import Permitted, presumed
+from ...proxmox.moves.mobility_rules import Permitted, presume
 from ...proxmox.moves.mover import label
 from ..access import Access
 from ..job import Job, State
@@ -161,7 +161,7 @@ class RoomMaker:
             bounds = self._options.bounds
             limits = ["max_moves"] * (bounds.max_moves is not None) + ["max_transfer"] * (bounds.max_bytes is not None)
             limits += ["search_time"] * self._exhausted
-            return f"make_room: no moves make it fit{f' within {listed(limits)}' if limits else ''}"
+            return f"make_room: no moves make it fit{f' within {join_words(limits)}' if limits else ''}"
         return self._suggestion(jobs, placement)
 
     def add_moves(self, result: dict[str, t.Any], *, wrote: bool) -> None:
@@ -182,7 +182,7 @@ class RoomMaker:
 
     def _look(self, placement: Placement, jobs: Sequence[Job]) -> Sight:
         """The cluster without the decisions about the jobs; the goal is to place them, unless all fit by now."""
-        state = placement.undecided(decisions_of(jobs))
+        state = placement.without_decisions(decisions_of(jobs))
         snapshot = completed(self._access.reader, state.snapshot, needs_of_moves(state.snapshot))
         busy, goals = busy_guests(placement.seen.counted, ()), _goals(jobs)
         return Sight(ClusterState(snapshot), goals, busy, cautions=ha_cautions(self._access.reader, snapshot, goals))
@@ -195,7 +195,9 @@ class RoomMaker:
 
     def _suggestion(self, jobs: Sequence[Job], placement: Placement) -> str | None:
         """The moves that would make the jobs fit, as far as the data read so far tells which guests can move."""
-        state = placement.undecided([decision for job in jobs if not job.begun for decision in decisions_of([job])])
+        state = placement.without_decisions(
+            [decision for job in jobs if not job.begun for decision in decisions_of([job])]
+        )
         guests = state.snapshot.guests
         if len(state.nodes) > SUGGESTED_FOR[0] or len(guests) > SUGGESTED_FOR[1]:
             return None
@@ -203,7 +205,7 @@ class RoomMaker:
         permitted = Permitted(tag_rules=self._access.standing.tags)
         # The HA rules were not read, so it is unknown where guests under HA may move.
         mobility = {
-            guest.vmid: presumed(guest, around, permitted)
+            guest.vmid: presume(guest, around, permitted)
             for guest in guests
             if guest.vmid > 0 and guest.status != "assumed" and not guest.ha_managed
         }

@@ -11,9 +11,9 @@ import typing as t
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from ...engine.texts import known
+from ...engine.texts import known_names
 from ...errors import InvalidRequest
-from ...proxmox.options.values import Fields, gateways_of, invalid, listed, text_of
+from ...proxmox.options.values import Fields, gateways_of, invalid, items_of, text_of
 
 Address: t.TypeAlias = "ipaddress.IPv4Address | ipaddress.IPv6Address"
 Network: t.TypeAlias = "ipaddress.IPv4Network | ipaddress.IPv6Network"
@@ -115,10 +115,10 @@ def parse_addresses(where: str, option: t.Any, pools: Pools, ipconfig: Mapping[s
             raise InvalidRequest(f"{path}: unknown key, expected ipconfig0 to ipconfig31")
         if ipconfig.get(card) is not None:
             raise InvalidRequest(f"{path}: contradicts ipconfig.{card}; set one of them")
-        names = [text_of(path, value)] if isinstance(value, str) else [text_of(*item) for item in listed(path, value)]
+        names = [text_of(path, value)] if isinstance(value, str) else [text_of(*item) for item in items_of(path, value)]
         for name in names:
             if name not in pools:
-                raise InvalidRequest(f"{path}: no pool '{name}' in address_pools, known: {known(pools, name)}")
+                raise InvalidRequest(f"{path}: no pool '{name}' in address_pools, known: {known_names(pools, name)}")
         chosen = tuple(pools[name] for name in names)
         if len({pool.network.version for pool in chosen}) != len(chosen):
             raise InvalidRequest(f"{path}: {', '.join(names)} have the same IP version, expected one IPv4 and one IPv6")
@@ -145,7 +145,7 @@ def _pool(where: str, name: str, body: t.Any) -> AddressPool:
     network = _network(fields)
     hosts = (int(network.network_address), int(network.broadcast_address))
     ranges = tuple(_range(path, text, network) for path, text in _texts(fields, "ranges")) or (hosts,)
-    gateway = _address(fields.path("gateway"), fields.needed("gateway")) if "gateway" in fields else None
+    gateway = _address(fields.path("gateway"), fields.require_text("gateway")) if "gateway" in fields else None
     if gateway is not None and (gateway.version != network.version or gateway not in network):
         raise invalid(fields.path("gateway"), str(gateway), f"an address in {network}")
     return AddressPool(
@@ -161,7 +161,7 @@ def _pool(where: str, name: str, body: t.Any) -> AddressPool:
 
 
 def _network(fields: Fields) -> Network:
-    text = fields.needed("network", NETWORK_EXPECTED)
+    text = fields.require_text("network", NETWORK_EXPECTED)
     if "/" not in text:
         raise invalid(fields.path("network"), text, NETWORK_EXPECTED)
     try:
@@ -174,7 +174,7 @@ def _texts(fields: Fields, key: str) -> Iterable[tuple[str, str]]:
     value = fields.body.get(key)
     if isinstance(value, str):
         return [(fields.path(key), value)]
-    return [(path, text_of(path, item)) for path, item in listed(fields.path(key), value)]
+    return [(path, text_of(path, item)) for path, item in items_of(fields.path(key), value)]
 
 
 def _range(where: str, text: str, network: Network) -> Range:

@@ -9,9 +9,9 @@ import re
 import typing as t
 from collections.abc import Callable, Iterable, Mapping
 
-from ...engine.devices.constraints import ConstraintError, Matcher, accepts, compiled
+from ...engine.devices.constraints import ConstraintError, Matcher, accepts, compile_constraint
 from ...engine.devices.hardware import OPTIONS, PCI, USB
-from ...engine.node_selection import asked_for
+from ...engine.node_selection import node_matcher
 from ...engine.texts import hint
 from ...errors import InvalidRequest
 from ...model import Device, DeviceClaim, DeviceClass, Node, Request
@@ -183,7 +183,7 @@ def _constraints(where: str, given: object) -> tuple[str, ...]:
     texts = _texts(f"{where}.constraints", given)
     for text in texts:
         try:
-            compiled(text)
+            compile_constraint(text)
         except ConstraintError as error:
             raise InvalidRequest(
                 f"{where}.constraints: {text!r} {error}, expected an expression such as device.vendor == '10de'",
@@ -203,7 +203,7 @@ def _texts(where: str, given: object) -> list[str]:
 def _nodes_of(request: Request) -> Callable[[Node], bool] | None:
     """Which nodes the request allows; None when that is unknown, which is reported where this VM is placed."""
     try:
-        return asked_for(request)
+        return node_matcher(request)
     except InvalidRequest:
         return None
 

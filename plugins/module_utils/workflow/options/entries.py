@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...engine.node_selection import CLUSTER_KEY
-from ...engine.texts import known
+from ...engine.texts import known_names
 from ...errors import CollectionError, InvalidRequest
 from ...model import Expression, Guest, HAIntent, Request
 from ...proxmox.options.request import vm_request
@@ -355,7 +355,7 @@ def _on_clusters(where: str, entry: Entry, body: Mapping[str, t.Any], params: Ma
         raise InvalidRequest(f"{where}cluster: {', '.join(wanted)} requires clusters, which is not set")
     for name in wanted:
         if name not in names:
-            raise InvalidRequest(f"{where}cluster: unknown cluster {name!r}, known: {known(names, name)}")
+            raise InvalidRequest(f"{where}cluster: unknown cluster {name!r}, known: {known_names(names, name)}")
     required = (*entry.request.node_required, Expression(CLUSTER_KEY, "In", wanted))
     return replace(entry, clusters=wanted, request=replace(entry.request, node_required=required))
 

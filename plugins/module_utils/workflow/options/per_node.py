@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ...engine.node_selection import compiled_regex
-from ...engine.texts import listed
+from ...engine.texts import join_words
 from ...errors import InvalidRequest
 from ...model import Snapshot
 from .uniqueness import check_unique
@@ -52,7 +52,7 @@ def on_each_node(entries: Sequence[Entry], read: Callable[[], Snapshot]) -> tupl
         found.extend(copies)
         if left:
             done = "removed" if entry.state == "absent" else "made"
-            warnings.append(f"{entry.label}: no copy is {done} on {listed(left)}, which cannot be used at present")
+            warnings.append(f"{entry.label}: no copy is {done} on {join_words(left)}, which cannot be used at present")
     found = [replace(entry, position=position) for position, entry in enumerate(found)]
     check_unique(found, "vms")
     return found, warnings

@@ -25,10 +25,10 @@ from ...engine.framework.interface import Plugin, Setting
 from ...engine.guard import check_request
 from ...engine.plugins.builtin import builtin_registry
 from ...engine.profiles import DEFAULT, Profile, Registry, build_profiles, profile_of, sections_of
-from ...engine.texts import shortened
+from ...engine.texts import shorten
 from ...errors import InvalidPluginConfig, InvalidRequest, MissingLibrary, PluginFailed
 from ...files import MIB, read_text, reason_of
-from ...secret_options import quoted
+from ...secret_options import quote
 from .entries import Entry
 
 LARGEST = MIB
@@ -63,7 +63,7 @@ def read_plugin_config(given: t.Any) -> dict[str, t.Any]:
         return copy.deepcopy(dict(given))
     if not isinstance(given, str):
         raise InvalidPluginConfig(f"plugin_config: expected a mapping or the path of a YAML file, got {given!r}")
-    shown = quoted("plugin_config", given)
+    shown = quote("plugin_config", given)
     try:
         import yaml
     except ImportError as error:
@@ -162,7 +162,7 @@ def _register(registry: Registry, plugin: type[Plugin], origin: str) -> None:
 
 
 def _files(given: str) -> list[Path]:
-    shown = shortened(quoted("plugin_paths", given))
+    shown = shorten(quote("plugin_paths", given))
     try:
         path = Path(given).expanduser()
         if path.is_dir():

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from ...demand import CPU, MEMORY, STATED, Demand
 from ...engine.patterns.names import checked_pattern, name_pattern
 from ...engine.standing_rules import StandingRule, StandingRules
-from ...engine.texts import hint, known
+from ...engine.texts import hint, known_names
 from ...errors import InvalidRequest
 from ...model import (
     MIB,
@@ -27,7 +27,7 @@ from ...model import (
     Taint,
     Toleration,
 )
-from ...proxmox.options.values import MOST, Fields, invalid, listed, number, text_of, whole_of
+from ...proxmox.options.values import MOST, Fields, invalid, items_of, number, text_of, whole_of
 from .ha_options import HA, read_ha
 
 Spec = dict[str, dict[str, t.Any]]
@@ -118,26 +118,26 @@ def parse_rules(
         return None if params.get(name) is None else (f"{prefix}{name}", params[name])
 
     if (found := given("affinity")) is not None:
-        fields["affinity"] = tuple(_affinity(Fields(*item, AFFINITY)) for item in listed(*found))
+        fields["affinity"] = tuple(_affinity(Fields(*item, AFFINITY)) for item in items_of(*found))
     if (found := given("topology_spread")) is not None:
-        fields["topology_spread"] = tuple(_spread(Fields(*item, SPREAD)) for item in listed(*found))
+        fields["topology_spread"] = tuple(_spread(Fields(*item, SPREAD)) for item in items_of(*found))
     if (found := given("node_affinity")) is not None:
         body = Fields(*found, ("required", "preferred"))
         fields["node_required"] = tuple(_expression(item) for item in body.maps("required", REQUIRED))
         fields["node_preferred"] = tuple(_expression(item) for item in body.maps("preferred", PREFERRED))
     if (found := given("tolerations")) is not None:
-        fields["tolerations"] = tuple(_toleration(Fields(*item, TOLERATION)) for item in listed(*found))
+        fields["tolerations"] = tuple(_toleration(Fields(*item, TOLERATION)) for item in items_of(*found))
     if (found := given("ha")) is not None:
         fields["ha"] = read_ha(Fields(*found, HA))
     if (found := given("group")) is not None:
         body = Fields(*found, GROUP)
-        fields["gang"] = GangRef(body.needed("name"), body.whole("min_available", 1, default=0))
+        fields["gang"] = GangRef(body.require_text("name"), body.whole("min_available", 1, default=0))
     if (found := given("demand")) is not None:
         fields["demand"] = _demand(Fields(*found, DEMAND))
     if (found := given("priority")) is not None:
         fields["priority"] = _priority(*found, priority_classes or {})
     if (found := given("scheduling_gates")) is not None:
-        fields["scheduling_gates"] = tuple(text_of(*item) for item in listed(*found))
+        fields["scheduling_gates"] = tuple(text_of(*item) for item in items_of(*found))
     if (found := given("profile")) is not None:
         fields["profile"] = text_of(*found)
     return fields
@@ -195,7 +195,7 @@ def _affinity(body: Fields) -> AffinityTerm:
 
 def _spread(body: Fields) -> SpreadConstraint:
     return SpreadConstraint(
-        topology_key=body.needed("topology_key", "the key of a node label, or node"),
+        topology_key=body.require_text("topology_key", "the key of a node label, or node"),
         selector=selector_of(body),
         max_skew=body.whole("max_skew", 1),
         hard=body.choice("when_unsatisfiable", (HARD, SOFT), HARD) == HARD,
@@ -213,7 +213,7 @@ def _expression(body: Fields) -> Expression:
     if operator in ("Gt", "Lt") and not (len(values) == 1 and re.fullmatch(r"-?\d{1,18}", values[0])):
         raise invalid(where, list(values), f"one whole number for operator {operator}")
     return Expression(
-        key=body.needed("key", "the key of a node label, or node"),
+        key=body.require_text("key", "the key of a node label, or node"),
         operator=operator,
         values=values,
         weight=body.whole("weight", *WEIGHTS),
@@ -240,8 +240,8 @@ def _priority(where: str, value: t.Any, classes: Mapping[str, int]) -> int:
     if str(value) in classes:
         return classes[str(value)]
     if isinstance(value, str) and not re.fullmatch(r"-?\d+", value.strip()):
-        known = ", ".join(sorted(classes)) or "none is defined"
-        raise invalid(where, value, f"a whole number or the name of a priority class ({known}{hint(classes, value)})")
+        names = ", ".join(sorted(classes)) or "none is defined"
+        raise invalid(where, value, f"a whole number or the name of a priority class ({names}{hint(classes, value)})")
     return whole_of(where, value, *PRIORITIES)
 
 
@@ -268,7 +268,7 @@ def guest_rules_argument_spec() -> Spec:
 
 def standing_rules(params: Mapping[str, t.Any]) -> StandingRules:
     """The rules of the options. Raises InvalidRequest, which names option, value and what was expected."""
-    rules = [_standing_rule(Fields(where, body, STANDING)) for where, body in listed("rules", params.get("rules"))]
+    rules = [_standing_rule(Fields(where, body, STANDING)) for where, body in items_of("rules", params.get("rules"))]
     return StandingRules(params.get("tag_rules", True), tuple(rules))
 
 
@@ -333,7 +333,7 @@ def _facts_by_node(said: Mapping[str, Mapping[str, t.Any]], node_names: Collecti
 def _nodes_named(key: str, node_names: Collection[str]) -> list[str]:
     names = [key] if key in node_names else sorted(filter(name_pattern(key).matches, node_names))
     if not names:
-        raise InvalidRequest(f"nodes: {key!r} matches no node; the cluster's nodes: {known(node_names, key)}")
+        raise InvalidRequest(f"nodes: {key!r} matches no node; the cluster's nodes: {known_names(node_names, key)}")
     return names
 
 
@@ -366,7 +366,7 @@ def labels_of(where: str, labels: t.Any) -> dict[str, str]:
 
 def _taint(body: Fields) -> Taint:
     return Taint(
-        key=body.needed("key", "the taint's key"),
+        key=body.require_text("key", "the taint's key"),
         value=body.text("value") or "",
         effect=body.choice("effect", EFFECTS, "NoSchedule"),
     )

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...engine.profiles import Profile
-from ...engine.texts import first, listed
+from ...engine.texts import first, join_words
 from ...errors import InvalidRequest
 from ...model import Guest, Snapshot
 from ...proxmox.options.request import vm_request
@@ -130,7 +130,7 @@ class Series:
         """Tell whether a guest is a VM of this series, whatever its number."""
         return self.numbers(guest.name or "") and self._has(guest)
 
-    def owned(self, guest: Guest) -> bool:
+    def had(self, guest: Guest) -> bool:
         """Tell whether a guest was probably a VM of this series when its numbers had another width."""
         return self._number(guest.name or "") is not None and not self.owns(guest) and self._has(guest)
 
@@ -197,9 +197,9 @@ def surplus_entries(
     if silent:
         warnings.append(f"{named_nowhere(silent)}: VMs beyond count may be among them, and are not removed")
     others = [g for g in guests if g.name not in wanted and not any(each.owns(g) for each in series)]
-    former = [f"{guest.name} ({guest.vmid})" for guest in others if any(each.owned(guest) for each in series)]
+    former = [f"{guest.name} ({guest.vmid})" for guest in others if any(each.had(guest) for each in series)]
     if former:
-        patterns = listed(sorted({each.pattern for each in series}))
+        patterns = join_words(sorted({each.pattern for each in series}))
         told = ", ".join(first(sorted(former), _TOLD))
         warnings.append(f"numbered with another width than {patterns}, and kept: {told}; rename or remove them")
     return removals, warnings

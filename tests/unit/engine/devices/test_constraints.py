@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.devices.constraints import (
     ConstraintError,
     Matcher,
-    compiled,
+    compile_constraint,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Device
@@ -41,7 +41,7 @@ def device(**attributes: t.Any) -> Device:
     ],
 )
 def test_true_constraint_of_a_device__holds(constraint: str) -> None:
-    assert compiled(constraint)(GPU)
+    assert compile_constraint(constraint)(GPU)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_true_constraint_of_a_device__holds(constraint: str) -> None:
     ],
 )
 def test_what_needs_an_attribute_that_the_device_lacks__does_not_hold(constraint: str) -> None:
-    assert not compiled(constraint)(GPU)
+    assert not compile_constraint(constraint)(GPU)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_what_needs_an_attribute_that_the_device_lacks__does_not_hold(constraint
 )
 def test_text_that_cannot_be_a_constraint__is_told_apart_when_it_is_read(constraint: str, why: str) -> None:
     with pytest.raises(ConstraintError, match=why.replace("(", r"\(")):
-        compiled(constraint)
+        compile_constraint(constraint)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_text_that_cannot_be_a_constraint__is_told_apart_when_it_is_read(constra
     ],
 )
 def test_constraint_that_fails_or_would_never_end__is_an_error(constraint: str) -> None:
-    holds = compiled(constraint)
+    holds = compile_constraint(constraint)
     with pytest.raises(ConstraintError, match="failed with"):
         holds(GPU)
 

@@ -11,7 +11,7 @@ import pytest
 from support.looking import allowed, normalized, reasons, went_to
 from support.small_cluster import cluster, guest, node, scheduler, vm
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.ha_rules import enforced, refusal
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.ha_rules import enforce, refusal
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import HAIntent, HARule, Request
@@ -104,7 +104,7 @@ def test_vms_that_are_kept_together__share_their_rules() -> None:
 
 def test_vms_own_node_rule__goes_before_that_of_its_companions() -> None:
     rules = [by_nodes("a", 101, nodes={"pve1": 0}), by_nodes("b", 120, nodes={"pve2": 0}), together("c", 101, 120)]
-    found = enforced(rules, 120, {101: "pve1"})
+    found = enforce(rules, 120, {101: "pve1"})
     assert found.by_nodes == rules[1]
     assert found.together == ("pve1", "c")
 

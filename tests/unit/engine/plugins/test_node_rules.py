@@ -12,8 +12,8 @@ from support.looking import allowed, normalized, reasons, went_to
 from support.small_cluster import cluster, guest, node, scheduler, vm
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.node_selection import (
+    is_tolerated,
     matches,
-    tolerated,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidPluginConfig, InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
@@ -110,7 +110,7 @@ SLOW, OLD = Taint("slow", effect="PreferNoSchedule"), Taint("old", effect="Prefe
     ids=str,
 )
 def test_toleration__covers_its_key_value_and_effect(toleration: Toleration, covers: bool) -> None:
-    assert tolerated([toleration], GPU) is covers
+    assert is_tolerated([toleration], GPU) is covers
 
 
 def test_taint__keeps_away_those_that_do_not_tolerate_it() -> None:

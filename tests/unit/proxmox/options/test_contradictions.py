@@ -12,8 +12,8 @@ import pytest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.contradictions import (
     check_new,
+    config_with,
     contradictions,
-    merged,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.table import to_api
 
@@ -52,7 +52,7 @@ def test_options__are_compared_with_all_that_the_vm_has(
 ) -> None:
     asked = to_api(options)
     defaults = {"bios": "seabios", "memory": 512, "cores": 1, "sockets": 1}
-    assert contradictions({**defaults, **merged(config, asked)}, asked.keys()) == expected
+    assert contradictions({**defaults, **config_with(config, asked)}, asked.keys()) == expected
 
 
 @pytest.mark.parametrize(
