@@ -62,6 +62,7 @@ class Goals:
         balance: how evenly to load the nodes.
         consolidate: whether to empty as many nodes as possible.
         undo: guests to move back, by VMID, with the node where each was before.
+        homes: the storages of their disks there, by VMID and slot, where they are known.
         stays: guests that may stay on nodes to be drained, by VMID.
         resting: guests that were moved a moment ago, by VMID. They are not moved to balance or to consolidate.
         prefer: nodes to which guests of drained nodes go first, before the scores of the profile count.
@@ -74,6 +75,7 @@ class Goals:
     balance: Balance | None = None
     consolidate: bool = False
     undo: Mapping[int, str] = field(default_factory=dict)
+    homes: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     stays: frozenset[int] = frozenset()
     resting: frozenset[int] = frozenset()
     prefer: frozenset[str] = frozenset()
@@ -85,13 +87,14 @@ class LocalDisk:
     """A volume that a move has to copy, as the target does not share its storage.
 
     slot is its key in the guest's config, storage its current storage; content is the content type that the target
-    storage must have.
+    storage must have. home is the node that it left and its storage there, if it is to come back.
     """
 
     slot: str
     storage: str
     size: int
     content: str = "images"
+    home: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True, slots=True)

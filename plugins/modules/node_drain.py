@@ -38,6 +38,8 @@ options:
         in HA maintenance.
       - A guest returns only if it is the one that was on the node. One that was created with the same VMID since is
         named in a warning.
+      - Local disks return to the storages that they left. Disks of a VM that shared one storage on the other node
+        return to one, and those that were elsewhere are moved on from there. One that cannot is named in a warning.
     type: str
     choices: [drained, active]
     default: drained

@@ -99,9 +99,9 @@ NOT_ALLOWED: Mapping[str, str] = dict.fromkeys(
 """The reasons for which that check refuses a node."""
 
 LOCAL_DISK: Mapping[str, str] = {
-    **dict.fromkeys(("volid", "size", "cdrom", "drivename", "is_unused", "referenced_in_snapshot"), USED),
+    **dict.fromkeys(("volid", "size", "cdrom", "drivename", "is_unused", "referenced_in_snapshot", "replicate"), USED),
     **dict.fromkeys(
-        ("is_attached", "is_cloudinit", "is_tpmstate", "is_vmstate", "replicate", "shared", "bootorder", "format"),
+        ("is_attached", "is_cloudinit", "is_tpmstate", "is_vmstate", "shared", "bootorder", "format"),
         "what the move does with the volume does not depend on it, or its name shows the same",
     ),
 }

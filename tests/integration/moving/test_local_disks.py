@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller, ModuleServer
+from support.versions import both_versions
 
-from .conftest import NODES, TIME_SCALE, container, on
+from .conftest import NODES, TIME_SCALE, container, on, writes
 
 Start = Callable[..., AbstractContextManager[tuple[SimulatedCluster, Controller]]]
 
@@ -155,3 +156,37 @@ def test_active__brings_two_disks_back_to_their_two_storages(start: Start, names
         assert set(disks_of(cluster, 101).values()) == set(others)
         controller.run("node_drain", name=["pve1"], state="active")
         assert disks_of(cluster, 101) == {"scsi0": one, "scsi1": two}
+
+
+@both_versions
+def test_active__brings_disks_back_that_met_on_one_storage(start: Start, version: str) -> None:
+    storages = [storage(name, 100, "pve1") for name in ("n1_a", "n1_b")] + [storage("n2_a", 100, "pve2")]
+    guests = [
+        vm(101, "pve1", {"scsi0": "n1_a:10", "scsi1": "n1_b:20"}),
+        vm(102, "pve1", {"scsi0": "n1_b:5"}),
+        vm(103, "pve1", {"scsi0": "n1_b:5"}, status="stopped"),
+    ]
+    with start(storages, *guests, version=version) as (cluster, controller):
+        controller.run("node_drain", name=["pve1"])
+        assert disks_of(cluster, 101) == {"scsi0": "n2_a", "scsi1": "n2_a"}
+        result = controller.run("node_drain", name=["pve1"], state="active")
+        assert not result.get("failed"), result
+        assert not result.get("warnings"), result
+        assert disks_of(cluster, 101) == {"scsi0": "n1_a", "scsi1": "n1_b"}
+        assert {*disks_of(cluster, 102).values(), *disks_of(cluster, 103).values()} == {"n1_b"}
+        # One storage of each guest is right at once: only the smaller disk is copied twice.
+        assert [call for call in writes(cluster) if "move_disk" in call] == ["POST /nodes/pve1/qemu/101/move_disk"]
+        assert not controller.run("node_drain", name=["pve1"], state="active")["changed"]
+
+
+def test_active__is_not_kept_by_a_disk_that_cannot_go_home(start: Start) -> None:
+    storages = [storage(name, 100, "pve1") for name in ("n1_a", "n1_b")] + [storage("n2_a", 100, "pve2")]
+    with start(storages, vm(101, "pve1", {"scsi0": "n1_a:20", "scsi1": "n1_b:10"})) as (cluster, controller):
+        controller.run("node_drain", name=["pve1"])
+        cluster.fault(method="POST", path="/move_disk$", task_error="storage 'n1_b' is not online")
+        result = controller.run("node_drain", name=["pve1"], state="active")
+        assert not result.get("failed"), result
+        assert disks_of(cluster, 101) == {"scsi0": "n1_a", "scsi1": "n1_a"}
+        (warning,) = result["warnings"]
+        assert "scsi1 of VM 101 is on n1_a, and could not be moved back to n1_b" in warning
+        assert "drained-node-pve1" not in cluster.state()["pools"]

@@ -61,7 +61,10 @@ class Part:
         of: dict[str, list[LocalDisk]] = {}
         for disk in self.mobility.disks:
             of.setdefault(disk.storage, []).append(disk)
-        return [replace(disks[0], size=sum(disk.size for disk in disks)) for disks in of.values()]
+        return [
+            replace(max(disks, key=lambda disk: disk.size), size=sum(disk.size for disk in disks))
+            for disks in of.values()
+        ]
 
     def request_on(self, info: NodeInfo) -> Request:
         """Return the request that the filters check on one node.
@@ -85,8 +88,9 @@ class Part:
 
 
 def _storages_on(info: NodeInfo, copied: Sequence[LocalDisk]) -> dict[str, str | None]:
-    """Return the storage on a node for the disks of each present one: that of the same name if it has room, else the
-    one with the most similar name that has room and takes no other disks; None if any storage may be tried.
+    """Return the storage on a node for the disks of each present one: the one that the largest of them has left there,
+    or that of the same name if it has room, else the one with the most similar name that has room and takes no other
+    disks; None if any storage may be tried.
 
     Pairs of names are compared, whichever way a disk goes: so the disks of two storages stay apart, and come back to
     the storages that they left.
@@ -100,7 +104,7 @@ def _storages_on(info: NodeInfo, copied: Sequence[LocalDisk]) -> dict[str, str |
         return there and room(storage, ANY, taken[name]) >= disk.size
 
     pairs = [(disk, name) for disk in copied for name in info.storages]
-    pairs.sort(key=lambda pair: _unlikeness(pair[0].storage, pair[1]))
+    pairs.sort(key=lambda pair: (pair[0].home != (info.name, pair[1]), _unlikeness(pair[0].storage, pair[1])))
     for alone in (True, False):
         for disk, name in pairs:
             if disk.storage not in found and not (alone and name in taken) and fits(disk, name):

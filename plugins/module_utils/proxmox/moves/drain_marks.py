@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import typing as t
 from collections.abc import Mapping
 
 from ...model import Identity
@@ -27,15 +28,21 @@ FINGERPRINT = r"(?:[\da-f]{8}|-)\.[\da-f]{8}"
 """What a fingerprint looks like, as a regular expression."""
 
 _COMMENT = "qemu_scheduler.proxmox keeps {} free of guests; guests that come back: {}"
-_GUESTS = re.compile(r"guests that come back: ([\da-f,=. -]*)$")
-_GUEST = re.compile(rf"(\d{{1,9}})(?:=({FINGERPRINT}))?(?:, |$)")
+_DISK = r"[a-z]{2,10}\d{0,3}:[A-Za-z][A-Za-z\d._-]*"
+_GUESTS = re.compile(r"guests that come back: ([A-Za-z\d,=.:_ -]*)$")
+_GUEST = re.compile(rf"(\d{{1,9}})(?:=({FINGERPRINT}(?: {_DISK})*))?(?:, |$)")
 _DIGITS = 8
+
+
+Storages: t.TypeAlias = "Mapping[str, str]"
+"""Names of storages by slot."""
 
 
 class DrainMarks:
     """Reads and writes the marks of nodes. Raises what the API answers: PermissionDenied without Pool.Allocate.
 
-    Guests are mappings from VMIDs to fingerprints. A fingerprint is empty in a mark of an earlier version.
+    Guests are mappings from VMIDs to fingerprints, each with the storages that its disks left, where those on the other
+    node have other names. A fingerprint is empty in a mark of an earlier version.
     """
 
     def __init__(self, session: Session) -> None:
@@ -49,18 +56,25 @@ class DrainMarks:
         match = _GUESTS.search(comment)
         return {int(vmid): mark for vmid, mark in _GUEST.findall(match[1])} if match else {}
 
-    def set(self, node: str, guests: Mapping[int, Identity], *, marked: bool) -> bool:
+    def set(
+        self, node: str, guests: Mapping[int, Identity], *, marked: bool, storages: Mapping[int, Storages] | None = None
+    ) -> bool:
         """Mark a node and add guests to those that return to it. Returns whether the mark changed.
 
-        marked: whether it had a mark when the cluster was read.
+        marked: whether it had a mark when the cluster was read. storages are those that disks of guests leave.
         """
-        new = {vmid: fingerprint(identity) for vmid, identity in guests.items()}
+        left = storages or {}
+        new = {vmid: _with_storages(fingerprint(each), left.get(vmid, {})) for vmid, each in guests.items()}
         before = self.guests(node) if marked else None
         if before is None:
             if create_pool(self._session, mark_of(node), _comment(node, new)):
                 return True
             before = self.guests(node) or {}
-        known = {vmid: mark for vmid, mark in before.items() if vmid in guests and recognizes(mark, guests[vmid])}
+        known = {
+            vmid: mark
+            for vmid, mark in before.items()
+            if vmid in guests and vmid not in left and recognizes(mark, guests[vmid])
+        }
         return self.keep(node, {**before, **new, **known}, before)
 
     def keep(self, node: str, guests: Mapping[int, str], before: Mapping[int, str]) -> bool:
@@ -89,9 +103,18 @@ def recognizes(mark: str, identity: Identity) -> bool:
 
     What it was born as counts only without a generation: its owner can give that to a clone of the same template.
     """
-    generation, _dot, birth = mark.partition(".")
+    generation, _dot, birth = mark.partition(" ")[0].partition(".")
     now, _dot, born = fingerprint(identity).partition(".")
     return generation == now and (now != "-" or birth == born)
+
+
+def storages_in(mark: str) -> dict[str, str]:
+    """Return the storages that the disks of a guest left, by slot."""
+    return dict(disk.split(":") for disk in mark.split(" ")[1:])
+
+
+def _with_storages(mark: str, storages: Storages) -> str:
+    return " ".join([mark, *(f"{slot}:{name}" for slot, name in sorted(storages.items()))])
 
 
 def _digest(*parts: object) -> str:

@@ -28,10 +28,12 @@ from ...proxmox.hidden_guests import (
 )
 from ...proxmox.identity import identity_of
 from ...proxmox.inventory.rows import mark_of
-from ...proxmox.moves.drain_marks import DrainMarks, recognizes
+from ...proxmox.moves.drain_marks import DrainMarks, recognizes, storages_in
+from ...proxmox.tasks import TaskFollower
 from ..access import Access
 from ..options.plugin_config import profiles_of
 from ..options.rules import facts_of
+from .home_disks import bring_disks_home, storages_left
 from .move_options import MoveOptions
 from .moving import move_progress
 from .plan_run import PlanRun
@@ -71,7 +73,7 @@ def drain_nodes(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable
             view=drain.view,
             progress=progress,
             objection=drain.objection,
-            announce=drain.remember,
+            announce=lambda plan: drain.remember(plan, run.storages),
         )
         outcome = run.prepare(wait=not check_mode)
         error = drain.failure(outcome) if check_mode else _carry_out(drain, run, outcome)
@@ -157,10 +159,11 @@ class DrainOptions:
 
     active: whether they become active. bring_back: whether their guests then return to them. stays: which guests may
     stay on nodes to be drained. move_pinned: whether tags that keep guests in place or pin them to these nodes are
-    ignored. prefer: the nodes to which guests go first.
+    ignored. prefer: the nodes to which guests go first. timeout is in seconds, for one disk that is brought home.
     """
 
     active: bool
+    timeout: float
     bring_back: bool = True
     stays: tuple[Exemption, ...] = ()
     move_pinned: bool = False
@@ -170,7 +173,9 @@ class DrainOptions:
     def of(cls, params: Mapping[str, t.Any]) -> DrainOptions:
         """Raises InvalidRequest."""
         active, prefer = params["state"] == ACTIVE, frozenset(params["prefer"])
-        return cls(active, params["bring_back"], exemptions(params), params["move_pinned"], prefer)
+        return cls(
+            active, float(params["timeout"]), params["bring_back"], exemptions(params), params["move_pinned"], prefer
+        )
 
 
 class Drain:
@@ -189,6 +194,8 @@ class Drain:
         self._guests: dict[str, dict[int, Guest]] = {}
         self._remembered: dict[str, dict[int, Identity]] = {}
         self._marked: frozenset[str] = frozenset()
+        self._shared: frozenset[str] = frozenset()
+        self._disks_elsewhere: list[str] = []
 
     @property
     def complaint(self) -> str | None:
@@ -213,7 +220,7 @@ class Drain:
         awaited = {vmid for guests in self._homeless(outcome).values() for vmid in guests}
         stuck = [stuck for stuck in outcome.last.stuck if stuck.vmid not in awaited]
         lacking = [f"not all guests could be brought back, {stuck_text(stuck)}"] if self.active and stuck else []
-        return [*outcome.warnings, *lacking]
+        return [*outcome.warnings, *lacking, *self._disks_elsewhere]
 
     def goals(self, snapshot: Snapshot) -> Goals:
         """The goals for the cluster. Raises InvalidRequest for an unknown node, and GoalsNotReached for one that cannot
@@ -244,11 +251,13 @@ class Drain:
         home = {vmid: name for name, vmids in self._returning.items() for vmid in vmids}
         present = {guest.vmid: guest.node for guest in snapshot.guests if guest.vmid in home}
         undo = {vmid: home[vmid] for vmid in sorted(present)}
+        self._shared = frozenset(storage.name for storage in snapshot.storages if storage.shared)
         self._keep_others(snapshot, present)
         if undo == present:
             return Goals()
         _require_ready(snapshot, {name for vmid, name in undo.items() if present[vmid] != name})
-        return Goals(undo=undo)
+        left = {vmid: storages_in(self._returning[name][vmid]) for vmid, name in undo.items()}
+        return Goals(undo=undo, homes={vmid: storages for vmid, storages in left.items() if storages})
 
     def objection(self, vmid: int, identity: Identity) -> tuple[str, str] | None:
         """Why a guest is not moved: it is not the one that was there before, or its tag keeps it."""
@@ -292,24 +301,34 @@ class Drain:
                 guests = self._remembered[name] = self._identify(self._guests[name], identities)
                 self.remarked |= self._marks.set(name, guests, marked=name in self._marked)
 
-    def remember(self, plan: Plan) -> None:
+    def remember(self, plan: Plan, storages: Mapping[int, Mapping[str, str]]) -> None:
         """Add the guests to the marks that a plan moves away and that were not there when the drain began: one that
-        came to the node since, or has taken the VMID of another guest.
+        came to the node since, or has taken the VMID of another guest. Add the storages that disks leave for others;
+        storages are those of disks that are known.
         """
         moved = [guest for move in plan.moves for guest in move.identities.items()]
         for name, there in self._remembered.items():
-            new = {vmid: found for vmid, found in moved if found.node == name and there.get(vmid) != found}
+            left = storages_left(self._access.reader, (move for move in plan.moves if move.source == name), storages)
+            new = {
+                vmid: found
+                for vmid, found in moved
+                if found.node == name and (there.get(vmid) != found or vmid in left)
+            }
             if new:
                 there.update(new)
-                self.remarked |= self._marks.set(name, new, marked=True)
+                self.remarked |= self._marks.set(name, new, marked=True, storages=left)
 
     def end(self, outcome: Outcome) -> None:
-        """Remove the marks of nodes that are active again and have their guests back. The others stay, with the guests
-        that are still missing.
+        """Bring disks home, and remove the marks of nodes that are active again and have their guests back. The others
+        stay, with the guests that are still missing.
         """
+        tasks = TaskFollower(self._access.writer(), self._options.timeout)
         for name, guests in self._homeless(outcome).items():
+            marks = (self._returning or {})[name]
+            back = {vmid: mark for vmid, mark in marks.items() if vmid not in guests}
+            self._disks_elsewhere += bring_disks_home(self._access.writer(), tasks, name, back, self._shared)
             if guests:
-                self.remarked |= self._marks.keep(name, guests, (self._returning or {})[name])
+                self.remarked |= self._marks.keep(name, guests, marks)
             else:
                 self._marks.clear(name)
                 self.remarked = True

@@ -92,6 +92,11 @@ class PlanRun:
         applied = {} if self.outcome is None else self.outcome.premises.identities
         return {**applied, **self._planning.identities}
 
+    @property
+    def storages(self) -> Mapping[int, Mapping[str, str]]:
+        """The storages of local disks, as far as the run has read them, by VMID and slot."""
+        return self._planning.storages
+
     def prepare(self, *, wait: bool = False) -> Outcome:
         """Plan, or read the plan that is to be applied, and keep it in plan_file. Writes nothing to the cluster.
 
@@ -192,7 +197,7 @@ class PlanRun:
         """
         goals, access = self._goals, self._access
         # A guest that may stay as long as it is stopped, say, may have been started since.
-        if plan.stuck or goals != Goals(drain=goals.drain, undo=goals.undo, prefer=goals.prefer):
+        if plan.stuck or goals != Goals(drain=goals.drain, undo=goals.undo, homes=goals.homes, prefer=goals.prefer):
             return False
         reservations = access.of_others(access.ledger.reservations(access.identity()))
         if any(reservation.node in goals.drain for reservation in reservations):

@@ -22,6 +22,7 @@ from ...proxmox.moves.mobility_rules import presume, stuck
 from ...proxmox.moves.recent import recently_moved
 from ..access import Access, subjects_of
 from .ha_cautions import guests_balanced_by_ha
+from .home_disks import with_homes
 from .metering import Metering
 from .move_options import MoveOptions
 from .proof import add_proof
@@ -52,6 +53,7 @@ class Planning:
         suitability: what is known of the nodes because of the guests that move.
         held: the guests that could not be moved at all in the latest plan, for a reason of their own.
         identities: the guests whose configs were read, by VMID, each as it was found last.
+        storages: the storages of their local disks, by VMID and slot.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Planning:
         self._failures: dict[int, dict[str, str]] = {}
         self.held: frozenset[int] = frozenset()
         self.identities: dict[int, Identity] = {}
+        self.storages: dict[int, dict[str, str]] = {}
 
     def note_failure(self, vmid: int, node: str, cause: str) -> None:
         """Note why a guest could not be moved to a node."""
@@ -127,6 +130,7 @@ class Planning:
         return self._options.cooldown > 0 and (goals.balance is not None or goals.consolidate)
 
     def _make(self, state: ClusterState, goals: Goals, mobility: Mapping[int, Mobility], bounds: Bounds) -> Plan:
+        mobility = with_homes(mobility, goals.homes, goals.undo) if goals.homes else mobility
         return make_plan(state, self._profiles, goals, mobility, bounds, self._default, now=time.time())
 
     def _bounds(self, moved: Sequence[Move]) -> Bounds:
@@ -153,6 +157,7 @@ class Planning:
             due = {vmid for each in found.values() for vmid in each.together} - found.keys()
             due &= {guest.vmid for guest in state}
         found = self.suitability.without_older_machines(snapshot, found)
+        self.storages.update((vmid, {disk.slot: disk.storage for disk in each.disks}) for vmid, each in found.items())
         self.identities.update((vmid, each.identity) for vmid, each in found.items() if each.identity is not None)
         return {vmid: self._without_failed(vmid, self._check_identity(vmid, each)) for vmid, each in found.items()}
 
