@@ -262,6 +262,31 @@ def test_guest_agent__answers_some_time_after_the_start() -> None:
     in_lab("9.2", work, time_scale=1.0)
 
 
+@pytest.mark.parametrize("version", ["8.4", "9.2"])
+def test_cloud_init_data_of_a_running_vm__are_stored_at_once_and_listed_until_the_drive_has_them(version: str) -> None:
+    async def work(lab: Lab) -> None:
+        path, data = "/nodes/pve1/qemu/150", {"ipconfig0": "ip=192.0.2.50/24", "ciuser": "admin"}
+        await guest(150, config={"net0": "virtio,bridge=vmbr0", "ide2": "shared:vm-150-cloudinit", **data})(lab)
+        assert await exitstatus(lab, "POST", f"{path}/status/start") == "OK"
+
+        async def changed(**params: str) -> list[dict[str, Any]]:
+            await lab.ask("PUT", f"{path}/config", params)
+            assert lab.cluster.guests[150].pending == {}
+            return list((await (await lab.ask("GET", f"{path}/cloudinit")).json())["data"])
+
+        user = {"key": "ciuser", "value": "admin", "pending": "shop"}
+        told = await changed(ipconfig0="ip=192.0.2.52/24", ciuser="shop", ipconfig1="ip=dhcp")
+        assert told == [{"key": "ipconfig1", "pending": "ip=dhcp"}, user], "no former address"
+        assert (await stored(lab, 150))["ipconfig0"] == "ip=192.0.2.52/24"
+        assert await changed(ipconfig0="ip=192.0.2.50/24", delete="ipconfig1") == [user]
+        assert await changed(delete="ipconfig0") == [user, {"key": "ipconfig0", "delete": 1}]
+        await lab.ask("PUT", f"{path}/cloudinit")
+        assert await changed(description="x") == [{"key": "ciuser", "value": "shop"}]
+        assert lab.cluster.guests[150].cloud_init == {"ciuser": "shop"}
+
+    in_lab(version, work)
+
+
 def test_bridge_that_is_not_there__is_noticed_at_the_start_only() -> None:
     async def work(lab: Lab) -> None:
         assert await exitstatus(lab, "POST", "/nodes/pve1/qemu", {"vmid": 150, "net0": "virtio,bridge=vmbr77"}) == "OK"

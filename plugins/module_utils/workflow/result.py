@@ -100,7 +100,6 @@ def _vm_results(reports: Iterable[VMReport], in_full: int) -> Iterator[dict[str,
 def vm_result(report: VMReport, in_full: int = NODES_IN_FULL, *, brief: bool = False) -> dict[str, t.Any]:
     """The entry of C(vms) in the module's result; brief: without what differs between nodes."""
     job = report.job
-    unread = {**report.pending, **job.plan.unread} if job.plan is not None and report.actions else report.pending
     result: dict[str, t.Any] = {
         **({} if job.cluster is None else {"cluster": job.cluster}),
         "name": report.name,
@@ -123,7 +122,7 @@ def vm_result(report: VMReport, in_full: int = NODES_IN_FULL, *, brief: bool = F
         "waited_for": sorted(job.waited_for),
         "limit_broken": job.limit_broken,
         **({"why": job.entry.planned_why} if job.entry.planned_why else {}),
-        "host": _host_facts(job.entry, _in_effect(job.asked.options, unread)),
+        "host": _host_facts(job.entry, _in_effect(report)),
     }
     if job.error is not None:
         details = {**job.error.details, **_remains(job)}
@@ -281,9 +280,16 @@ def _interruption(reports: Sequence[VMReport]) -> str:
     return "; ".join(["interrupted", *told])
 
 
-def _in_effect(options: Mapping[str, t.Any], pending: Mapping[str, Mapping[str, t.Any]]) -> dict[str, t.Any]:
-    """The options with the values that a running VM still has, so that it can be reached."""
-    return {**options, **{key: change["old"] or "" for key, change in pending.items() if key in options}}
+def _in_effect(report: VMReport) -> dict[str, t.Any]:
+    """The requested options with the values that the VM still has, so that it can be reached: those that a running one
+    reads later, and those that it keeps without an update. None if an existing VM could not be compared.
+    """
+    job, plan = report.job, report.job.plan
+    if plan is None:
+        return {} if job.guest is not None else dict(job.asked.options)
+    kept = {} if {"update", "finish"} & set(report.actions) else report.drift
+    later = {**report.pending, **(plan.unread if report.actions else {}), **kept}
+    return {**job.asked.options, **{key: later[key]["old"] or "" for key in later.keys() & job.asked.options.keys()}}
 
 
 def _host_facts(entry: Entry, options: Mapping[str, t.Any]) -> dict[str, t.Any]:

@@ -186,8 +186,11 @@ def test_address_of_a_running_vm__is_not_changed_before_it_boots(
             "DriftNotApplicable", vms=[{**moved, "cores": 3}, {"name": "new"}], update=True, check=check, **pools
         )
         assert f'VM "app-1" cannot be updated: ipconfig0: {told}' in failed["msg"]
+        assert "ansible_host" not in failed["vms"][0]["host"]["vars"]
     assert writes(cluster) == []
-    assert told in str(controller.schedule(**moved, **pools)["warnings"])
+    drifted = controller.schedule(**moved, **pools)
+    assert told in str(drifted["warnings"])
+    assert drifted["vms"][0]["host"]["vars"]["ansible_host"] == "192.0.2.50", "without an update it stays there"
     assert controller.schedule(name="web", **LAN)["vms"][0]["host"]["vars"]["ansible_host"] == "192.0.2.52"
 
     again = {**moved, "ipconfig": {"ipconfig0": "ip=192.0.2.54/24"}, "update": True, "apply_pending": "reboot"}
