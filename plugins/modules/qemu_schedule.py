@@ -377,7 +377,8 @@ vms:
       description:
         - The VM as a host of an inventory. C(name) is its name in the task, null if the task names only its VMID.
           C(groups) contains O(host_groups). C(vars) contains O(host_vars), C(ansible_user) from O(ciuser), and
-          C(ansible_host) from the first static address in O(ipconfig).
+          C(ansible_host) from the first static address in O(ipconfig). For an existing VM they are what it has now,
+          which without O(update), and until the guest boots, may be something else than the task requests.
       type: dict
       sample: {name: shop-1, groups: [shop], vars: {ansible_user: admin, ansible_host: 192.0.2.10}}
     storages:

@@ -212,6 +212,7 @@ def test_address_outside_of_pools__is_changed_and_told(controller: Controller, c
     assert guest["cloud_init"]["ipconfig0"] == "ip=198.51.100.8/24", "the drive is written again"
 
 
+@both_versions
 def test_clones_of_a_template_with_an_address__do_not_share_it(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
@@ -264,6 +265,7 @@ def test_vm__does_not_get_an_address_that_the_config_of_another_vm_of_the_task_h
     controller.schedule(vms=[{"name": "app-1"}, {**elsewhere, "name": "c", "state": "absent"}])
 
 
+@both_versions
 def test_address_that_a_running_vm_gives_up_later__is_still_taken(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
@@ -294,6 +296,7 @@ def test_gateways_name_servers_and_the_ends_of_networks__are_never_given(
 # --- data that no guest reads ---
 
 
+@both_versions
 @pytest.mark.parametrize(
     ("drives", "told"),
     [
