@@ -207,12 +207,14 @@ class Placer:
         counted = count_reservations(snapshot, reservations, known, access.is_gone, access.is_another)
         if cycle is not None:
             cycle.confirm(counted.fulfilled)
+        online = set() if access.offline else {node.name for node in snapshot.nodes if node.online}
         matches = match_entries(
             entries,
             counted.snapshot.guests,
             counted.pending,
             {guest.vmid for guest in snapshot.guests},
-            lessons.abandoned | self._unanswering_vmids(snapshot),
+            # The run does not wait for the names of guests on nodes that do not answer.
+            lessons.abandoned | {guest.vmid for guest in snapshot.guests if guest.node not in online},
         )
         for job, match in zip(jobs, matches, strict=True):
             self._take_over(job, match)
@@ -223,7 +225,8 @@ class Placer:
         """Read what else the new VMs need, and count the reservations of others."""
         counted = seen.counted
         for job in jobs:
-            self._restore(job, seen.snapshot)
+            if job.state is State.QUEUED and job.entry.backup is not None:
+                self._restore(job, seen.snapshot)
         new = [job for job in jobs if job.state is State.QUEUED]
         requests = self._needs_of([job.entry for job in new], counted.snapshot)
         devices = None
@@ -304,8 +307,6 @@ class Placer:
 
     def _restore(self, job: Job, snapshot: Snapshot) -> None:
         """Read the backup that a new VM is restored from."""
-        if job.state is not State.QUEUED or job.entry.backup is None:
-            return
         try:
             job.entry = self._archives.resolve(job.entry, snapshot)
             archive = job.entry.request.archive
@@ -356,7 +357,8 @@ class Placer:
         job.schedule(outcome)
         if outcome.decision is not None:
             self._asked[outcome.decision.vmid] = outcome.decision.request
-            job.warn(*_cautions(outcome.decision, placement.scheduler.cluster))
+            if outcome.decision.devices:
+                job.warn(*_device_cautions(outcome.decision, placement.scheduler.cluster))
 
     def _with_names(self, snapshot: Snapshot, entries: Sequence[Entry]) -> Snapshot:
         """The snapshot with the names of VMs on offline nodes, if one of them may be a VM that is not found by name."""
@@ -370,14 +372,9 @@ class Placer:
         guests = (replace(g, name=found[g.vmid]) if g.vmid in found else g for g in snapshot.guests)
         return replace(snapshot, guests=tuple(guests))
 
-    def _unanswering_vmids(self, snapshot: Snapshot) -> set[int]:
-        """VMIDs of guests whose nodes do not answer: the run does not wait for their names."""
-        online = set() if self._access.offline else {node.name for node in snapshot.nodes if node.online}
-        return {guest.vmid for guest in snapshot.guests if guest.node not in online}
 
-
-def _cautions(decision: Decision, state: ClusterState) -> list[str]:
-    node = state.node(decision.node) if decision.devices else None
+def _device_cautions(decision: Decision, state: ClusterState) -> list[str]:
+    node = state.node(decision.node)
     if node is None:
         return []
     from ..engine.devices.constraints import Matcher

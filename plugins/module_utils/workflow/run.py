@@ -58,7 +58,7 @@ class Run:
         room_maker: Callable[[], RoomMaker] | None = None,
         *,
         approved: Approved | None = None,
-        keep: Callable[[Sequence[Job]], None] = lambda jobs: None,
+        keep: Callable[[Sequence[Job]], None] | None = None,
         lessons: Lessons | None = None,
         placement: Placement | None = None,
         wait_for_others: Callable[[bool], bool] = lambda failed: True,
@@ -102,18 +102,20 @@ class Run:
         self._writes = not (check_mode or self._access.offline)
         due: Sequence[Job] = self.jobs
         placement: Placement | None = None
+        first = self._placement
         lessons, stands = self.lessons, False
         with self._ending_early():
             while due or placement is None:
                 try:
                     if self._approved is not None:
                         self._approved.check_cluster(self._access.identity())
-                    placement = self._take_first_placement() or self._placer.place(
+                    placement = first or self._placer.place(
                         due,
                         replace(lessons, abandoned=frozenset(self._creations.abandoned)),
                         all_or_nothing=self._options.all_or_nothing and not self.wrote,
                         reserve=self._writes,
                     )
+                    first = None
                     again = self._decide_rest(due, placement)
                 except CollectionError as error:
                     if isinstance(error, (OtherCluster, LeaseLost)) and requeue(due, error):
@@ -126,7 +128,8 @@ class Run:
                 if again is not None:
                     lessons = again
                     continue
-                self._keep_plan()
+                if self._keep is not None:
+                    self._keep_plan(self._keep)
                 # After the first write, all_or_nothing can no longer hold the other jobs back.
                 stands = self.wrote or not (self._options.all_or_nothing and self.failed())
                 if self._writes and stands and self.room is not None and self.room.is_due:
@@ -165,11 +168,6 @@ class Run:
 
     # --- one round: what is to be done ---
 
-    def _take_first_placement(self) -> Placement | None:
-        """The scheduling cycle that was gone through before the run; None from the second round on."""
-        placement, self._placement = self._placement, None
-        return placement
-
     def _decide_rest(self, due: Sequence[Job], placement: Placement) -> Lessons | None:
         """Decide what to do with the existing VMs, and which guests move to make room for the others.
 
@@ -180,24 +178,30 @@ class Run:
         for job in due if not self._writes else ():
             if job.state is State.DECIDED and job.nameless:
                 job.warn(unclear(job.nameless))
-        again = self._take_over_moves(due, placement.seen.lessons)
-        if again is not None:
-            return again
+        approved = self._approved
+        if approved is not None:
+            again = self._take_over_moves(approved, due, placement.seen.lessons)
+            if again is not None:
+                return again
         self._plan_existing(due, placement)
-        self._hold_to_plan(due, placement)
-        if self._forget_vanished(due):
+        if approved is not None:
+            self._hold_to_plan(approved, due, placement)
+        vanished = [job for job in due if isinstance(job.error, GuestVanished)]
+        if vanished and self._forget(vanished):
             self._give_back(due)
             return placement.seen.lessons
         self.nodes = keep_before(self.nodes, placement.nodes)
-        return self._plan_room(due, placement)
+        if self._options.room is None or self._is_pointless():
+            return None
+        room = self._room_for(due)
+        return None if room is None else room.plan(due, placement, write=self._writes)
 
-    def _take_over_moves(self, due: Sequence[Job], lessons: Lessons) -> Lessons | None:
+    def _take_over_moves(self, approved: Approved, due: Sequence[Job], lessons: Lessons) -> Lessons | None:
         """Take the moves from the plan that is applied, unless it has none or no VM is left to be created.
 
         Returns what the jobs have to be placed again with: the guests as moved.
         """
-        approved = self._approved
-        if approved is None or not approved.plan.moves or self.room is not None or self._room_maker is None:
+        if not approved.plan.moves or self.room is not None or self._room_maker is None:
             return None
         if all(job.guest is not None or job.state is State.DONE for job in due):
             return None
@@ -225,47 +229,38 @@ class Run:
 
         return ExistingVMs(self._options, self._access, self._placer, placement, self._creations)
 
-    def _hold_to_plan(self, due: Sequence[Job], placement: Placement) -> None:
+    def _hold_to_plan(self, approved: Approved, due: Sequence[Job], placement: Placement) -> None:
         """Refuse the jobs that deviate from the approved plan."""
-        if self._approved is None:
-            return
         from .births import is_proved
 
         is_own = partial(is_proved, self._access.reader, placement.seen.reservations)
         for job in due:
-            if (objection := self._approved.objection(job, is_own)) is not None:
+            if (objection := approved.objection(job, is_own)) is not None:
                 self._refuse(job, objection)
 
-    def _forget_vanished(self, due: Sequence[Job]) -> bool:
+    def _forget(self, vanished: Sequence[Job]) -> bool:
         """Return to the queue the jobs whose VMs are gone, and remove these VMs from the ledger, which still listed
-        them. Returns whether there were any.
+        them. Returns whether the jobs may be tried again.
         """
-        vanished = [job for job in due if isinstance(job.error, GuestVanished)]
-        if not vanished or not requeue(vanished, t.cast("GuestVanished", vanished[0].error)):
+        if not requeue(vanished, t.cast("GuestVanished", vanished[0].error)):
             return False
         vmids = [job.guest.vmid for job in vanished if job.guest is not None]
         self._access.ledger.forget(self._access.identity(), vmids)
         return True
 
-    def _plan_room(self, due: Sequence[Job], placement: Placement) -> Lessons | None:
-        """Plan moves of other guests if that makes the jobs fit. With all_or_nothing, nothing is planned if another job
-        has failed for good. Returns what the jobs have to be placed again with.
-        """
-        room = self._room_for(due) if self._options.room is not None and not self._is_pointless() else None
-        return None if room is None else room.plan(due, placement, write=self._writes)
-
     def _room_for(self, due: Sequence[Job]) -> RoomMaker | None:
+        """Return what plans moves of other guests, if jobs lack room that moves may make."""
         may_plan = self.room is None and self._approved is None
         if may_plan and self._room_maker is not None and any(job.lacks_room for job in due):
             self.room = self._room_maker()
         return self.room
 
-    def _keep_plan(self) -> None:
+    def _keep_plan(self, keep: Callable[[Sequence[Job]], None]) -> None:
         """Keep the plan of all jobs, unless the run has already written or a job has failed."""
         if self.wrote or self.failed() or (self.room is not None and self.room.moved):
             return
         try:
-            self._keep(self.jobs)
+            keep(self.jobs)
         except CollectionError:
             self._give_back(self.jobs)
             raise
@@ -345,20 +340,22 @@ class Run:
             return queued
         unplaced = [job for job in self.jobs if job.is_unplaced]
         doubtful = [job for job in self.jobs if isinstance(job.error, VMNotKnown)]
-        try:
-            if self._wait_for_names(doubtful) or self._wait_for_capacity(unplaced, placement):
-                return [*unplaced, *doubtful] if stands else due
-        except CollectionError as error:
-            self._fail(unplaced, error)
-            return ()
-        self._advise(due, placement)
+        if self._writes and self._options.wait_for_capacity:
+            try:
+                if self._wait_for_names(doubtful) or self._wait_for_capacity(unplaced, placement):
+                    return [*unplaced, *doubtful] if stands else due
+            except CollectionError as error:
+                self._fail(unplaced, error)
+                return ()
+        if hopeful := [job for job in due if job.is_hopeful]:
+            self._advise(hopeful, due, placement)
         return ()
 
     def _wait_for_names(self, doubtful: Sequence[Job]) -> bool:
         """Wait until it is known whether the VMs of these jobs exist: they may be on a node that comes back. Returns
         False if that stays unknown, or if the run fails in any case.
         """
-        if not (doubtful and self._writes and self._options.wait_for_capacity) or self._is_pointless(doubtful):
+        if not doubtful or self._is_pointless(doubtful):
             return False
         try:
             return self._waiting.until_names_are_known(doubtful)
@@ -368,7 +365,7 @@ class Run:
 
     def _wait_for_capacity(self, unplaced: Sequence[Job], placement: Placement) -> bool:
         """Wait until another try may succeed for one of the jobs that did not fit. Returns False if none can."""
-        if not (unplaced and self._writes and self._options.wait_for_capacity):
+        if not unplaced:
             return False
         try:
             return not self._is_pointless() and self._waiting.until_worth_a_try(unplaced, placement.snapshot)
@@ -390,10 +387,9 @@ class Run:
     def _report_wait(self, jobs: Collection[Job], waited: float) -> None:
         self._progress(Wait.of(jobs, waited, self._options.wait_for_capacity))
 
-    def _advise(self, due: Sequence[Job], placement: Placement) -> None:
+    def _advise(self, hopeful: Sequence[Job], due: Sequence[Job], placement: Placement) -> None:
         """Note what would help the jobs that fit nowhere."""
-        unplaced = [job for job in due if job.is_hopeful]
         room = self._room_for(due)
-        advice = room.advice(due, placement) if room is not None and unplaced else None
-        for job in unplaced:
+        advice = None if room is None else room.advice(due, placement)
+        for job in hopeful:
             job.advice = advice

@@ -58,7 +58,8 @@ def schedule(
     """
     options, task = RunOptions.of(params), Task.of(params, per_vm, time.time())
     for entry in task.entries:
-        _check_host_vars(entry)
+        if entry.host_vars:
+            _check_host_vars(entry)
     progress = None if options.progress_file is None else ProgressFile(options.progress_file)
     if params.get("clusters") is not None:
         from .clusters.connections import clusters_of
@@ -67,7 +68,7 @@ def schedule(
         with closing(MultiClusterRun(options, clusters_of(params), task, progress)) as run:
             done = _run_on_clusters(run, task, check_mode=check_mode)
     else:
-        approved = _read_approved(options)
+        approved = None if options.apply is None else _read_approved(options)
         with closing(Access.open(params, facts_of(params.get("nodes")))) as access:
             done = _run_on_one(access, task, options, approved, progress, check_mode=check_mode)
     for text in (*done.cautions, *done.run.warnings, *warnings_of(done.reports)):
@@ -101,11 +102,12 @@ def _run_on_one(
     def keep(jobs: Sequence[Job]) -> None:
         if approved is not None:
             plan.update(approved.document)
-        elif check_mode or options.plan_file is not None:
+        else:
             plan.update(_keep_plan(jobs, access.identity(), run.room, options.plan_file))
 
     jobs = [Job(entry) for entry in (*task.entries, *removals)]
-    run = Run(options, access, placer, jobs, progress, room_maker, approved=approved, keep=keep)
+    keeps = check_mode or approved is not None or options.plan_file is not None
+    run = Run(options, access, placer, jobs, progress, room_maker, approved=approved, keep=keep if keeps else None)
     reports = run.execute(check_mode=check_mode)
     of_moves = () if run.room is None else run.room.warnings
     return Done(run, reports, [*cautions, *placer.doubts, *of_moves, *left_nodes], run.room, plan)
@@ -142,10 +144,8 @@ def _result(done: Done, options: RunOptions, *, check_mode: bool) -> dict[str, t
     return result
 
 
-def _read_approved(options: RunOptions) -> Approved | None:
-    """The plan that is applied, if there is one."""
-    if options.apply is None:
-        return None
+def _read_approved(options: RunOptions) -> Approved:
+    """The plan that is applied."""
     from .applying import Approved
     from .vm_plan import read_plan
 

@@ -186,16 +186,15 @@ def build_entries(
     names = tuple(per_vm)
     common = {name: params.get(name) for name in names}
     priorities = parse_priority_classes(params.get("priority_classes"))
-    classes = _classes(params.get("device_classes"))
+    classes = _classes(params["device_classes"]) if params.get("device_classes") else {}
     pools = pools_of(params)
     vms = params.get("vms")
-    if vms is None:
-        bodies = [common]
-    else:
+    bodies: list[dict[str, t.Any]] = [common]
+    if vms is not None:
         for name in IDENTITY:
             if common.get(name) is not None:
                 raise InvalidRequest(f"{name}: cannot be a default for several VMs; set it in each entry of {option}")
-        bodies = [_with_defaults(common, body) for body in vms]
+        bodies = [{name: common[name] if body.get(name) is None else body[name] for name in names} for body in vms]
         _check_defaults(common, bodies)
     entries = []
     for position, body in enumerate(bodies):
@@ -205,16 +204,21 @@ def build_entries(
         _check_sources(where, vms[position] if vms else body, body)
         try:
             rules = parse_rules(body, prefix=where, priority_classes=priorities)
-            claims = _claims(where, body.get("devices"), classes)
-            addresses = _addresses(where, body, pools)
+            claims = _claims(where, body["devices"], classes) if body.get("devices") else ()
+            addresses = _addresses(where, body, pools) if body.get("addresses") else {}
         except InvalidRequest as error:
             text = f"{error.message}, for {_label(body.get('name'), body.get('vmid'))}" if where else error.message
             raise InvalidRequest(text, **error.details) from error
         entry = _entry(position, where, body, {"created": now, "devices": claims, **rules})
-        entries.append(replace(_on_clusters(where, entry, body, params), addresses=addresses))
+        if body.get("cluster"):
+            entry = _on_clusters(where, entry, tuple(body["cluster"]), params)
+        entries.append(replace(entry, addresses=addresses))
     check_unique(entries, option)
-    _check_groups(entries)
-    _check_new_rules(entries)
+    wanted = [entry for entry in entries if entry.state != "absent"]
+    if any(entry.request.gang for entry in wanted):
+        _check_groups(wanted)
+    if any(entry.request.ha for entry in wanted):
+        _check_new_rules(wanted)
     return entries
 
 
@@ -228,33 +232,23 @@ def pools_of(params: Mapping[str, t.Any]) -> Pools:
 
 
 def _addresses(where: str, body: Mapping[str, t.Any], pools: Pools) -> Wanted:
-    if not body.get("addresses"):
-        return {}
     from .address_pools import parse_addresses
 
     return parse_addresses(f"{where}addresses", body["addresses"], pools, body.get("ipconfig") or {})
 
 
-def _classes(given: Mapping[str, t.Any] | None) -> Mapping[str, DeviceClass]:
-    if not given:
-        return {}
+def _classes(given: Mapping[str, t.Any]) -> Mapping[str, DeviceClass]:
     from .device_options import device_classes
 
     return device_classes(given)
 
 
 def _claims(
-    where: str, given: Iterable[Mapping[str, t.Any]] | None, classes: Mapping[str, DeviceClass]
+    where: str, given: Iterable[Mapping[str, t.Any]], classes: Mapping[str, DeviceClass]
 ) -> tuple[DeviceClaim, ...]:
-    if not given:
-        return ()
     from .device_options import device_claims
 
     return device_claims(given, classes, prefix=where)
-
-
-def _with_defaults(common: Mapping[str, t.Any], body: Mapping[str, t.Any]) -> dict[str, t.Any]:
-    return {name: body[name] if body.get(name) is not None else default for name, default in common.items()}
 
 
 def _check_defaults(common: Mapping[str, t.Any], bodies: Sequence[Mapping[str, t.Any]]) -> None:
@@ -302,7 +296,8 @@ def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[
         request = with_tags(request, lasting) if lasting else request
     if request.ha is not None and state != "absent":
         request = replace(request, ha=_ha(where, request.ha, state, template=template))
-    clone, backup = _source(where, body)
+    has_source = body.get("clone") is not None or body.get("archive") is not None
+    clone, backup = _source(where, body) if has_source else (None, None)
     return Entry(
         position=position,
         request=request,
@@ -324,8 +319,6 @@ def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[
 
 
 def _source(where: str, body: Mapping[str, t.Any]) -> tuple[Clone | None, Backup | None]:
-    if body.get("clone") is None and body.get("archive") is None:
-        return None, None
     from .source_options import backup_of, clone_of
 
     clone = None if body.get("clone") is None else clone_of(body)
@@ -345,11 +338,8 @@ def _ha(where: str, ha: HAIntent, state: str, *, template: bool) -> HAIntent:
     return replace(ha, state="stopped") if ha.state is None and (template or state == "stopped") else ha
 
 
-def _on_clusters(where: str, entry: Entry, body: Mapping[str, t.Any], params: Mapping[str, t.Any]) -> Entry:
+def _on_clusters(where: str, entry: Entry, wanted: tuple[str, ...], params: Mapping[str, t.Any]) -> Entry:
     """The entry with the clusters that it may be on."""
-    wanted = tuple(body.get("cluster") or ())
-    if not wanted:
-        return entry
     names = [cluster["name"] for cluster in params.get("clusters") or ()]
     if not names:
         raise InvalidRequest(f"{where}cluster: {', '.join(wanted)} requires clusters, which is not set")
@@ -360,12 +350,12 @@ def _on_clusters(where: str, entry: Entry, body: Mapping[str, t.Any], params: Ma
     return replace(entry, clusters=wanted, request=replace(entry.request, node_required=required))
 
 
-def _check_groups(entries: list[Entry]) -> None:
+def _check_groups(entries: Iterable[Entry]) -> None:
     """Refuse groups whose VMs set different values of min_available."""
     first: dict[str, Entry] = {}
     for entry in entries:
         gang = entry.request.gang
-        if gang is None or entry.state == "absent":
+        if gang is None:
             continue
         other = first.setdefault(gang.name, entry)
         if other.request.gang != gang:
@@ -380,7 +370,7 @@ def _check_new_rules(entries: Iterable[Entry]) -> None:
     first: dict[str | None, Entry] = {}
     for entry in entries:
         intent = entry.request.ha
-        if intent is None or intent.create is None or entry.state == "absent":
+        if intent is None or intent.create is None:
             continue
         other = first.setdefault(intent.joins, entry)
         if other.request.ha != replace(intent, state=other.request.ha.state if other.request.ha else None):
