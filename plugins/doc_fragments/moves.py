@@ -35,7 +35,7 @@ type:
 
 
 class ModuleDocFragment:
-    """The fragment C(moves), and C(moves.stays) and C(moves.guests) about guests that are not moved."""
+    """The fragment C(moves), C(moves.stays) and C(moves.guests) about guests that are not moved, and C(moves.order)."""
 
     DOCUMENTATION = r"""
 options:
@@ -186,6 +186,22 @@ options:
         description: Whether the entry concerns only guests that cannot be moved.
         type: bool
         default: false
+"""
+        + _SELECTION
+    )
+
+    ORDER = (
+        r"""
+options:
+  order:
+    description:
+      - Which guests others depend on. Guests of the first entry start first and are shut down last. Those that no entry
+        selects start last. Within an entry, C(startup) of the guests counts, on all nodes together.
+      - Guests of the same order are shut down and started at the same time, as many as O(parallel) says.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
 """
         + _SELECTION
     )

@@ -378,6 +378,16 @@ class TourRefused(CollectionError):
     code = "TourRefused"
 
 
+class ShutdownRefused(CollectionError):
+    """The cluster cannot be shut down so that everything starts again as it was. Nothing was changed.
+
+    Cure: C(refused) in the result states each reason, and what would cure it. Known problems can be named in
+    C(accept).
+    """
+
+    code = "ShutdownRefused"
+
+
 class GoalsNotReached(CollectionError):
     """The goals of a plan cannot be reached, or were reached only in part: guests remain on nodes that they should
     leave.

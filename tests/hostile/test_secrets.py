@@ -18,8 +18,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.secret_opti
 from .modules import run_module, spec_of
 
 MODULES = [
-    "capacity_info", "ceph_flag", "cluster_rebalance", "cluster_snapshot_info", "fleet_info", "maintenance_tour",
-    "node_drain", "node_health_info", "qemu_schedule", "vm_address_info", "vmid_pick",
+    "capacity_info", "ceph_flag", "cluster_power", "cluster_rebalance", "cluster_snapshot_info", "fleet_info",
+    "maintenance_tour", "node_drain", "node_health_info", "qemu_schedule", "vm_address_info", "vmid_pick",
 ]  # fmt: skip
 SECRET = "Zq9-shape-secret"
 CONNECTION = {"api_host": ["127.0.0.1:1"], "api_user": "root@pam", "api_token_id": "t", "api_timeout": 1}

@@ -141,6 +141,23 @@ class Cluster:
         """The node that answers on the API port: the first that is online."""
         return next((node for node in self.nodes.values() if node.online), next(iter(self.nodes.values())))
 
+    def switch_node(self, node: Node, online: bool, *, known: bool = False) -> None:
+        """Take a node off the cluster, or bring it back. ``known`` skips the seconds in which the others have not
+        noticed yet.
+        """
+        self.statistics_settle()
+        now = self.clock.now()
+        node.online = online
+        node.offline_since = None if online else now - (self.timing.offline_seconds if known else 0.0)
+        if online:
+            node.booted_at = now
+            return
+        # Nobody publishes that these guests are gone: their rows stay as they were.
+        for guest in self.guests.values():
+            if guest.node == node.name and guest.running:
+                self.touch(guest)
+                guest.status = guest.qmpstatus = "stopped"
+
     def guest(self, kind: str, node: str, vmid: int | str) -> Guest:
         """The guest of that kind on that node; the error that Proxmox gives for every other case."""
         found = self.guests.get(int(vmid))

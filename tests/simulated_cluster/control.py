@@ -134,18 +134,7 @@ class Control:
         if "load" in body:
             node.load = described(body["load"], now)
         if body.get("online") is not None and body["online"] != node.online:
-            node.online = bool(body["online"])
-            # ``known`` skips the seconds in which the others have not noticed yet.
-            late = self._cluster.timing.offline_seconds if body.get("known", True) else 0.0
-            node.offline_since = None if node.online else now - late
-            if node.online:
-                node.booted_at = now
-            else:
-                # Nobody publishes that these guests are gone: their rows stay as they were.
-                for guest in self._cluster.guests.values():
-                    if guest.node == node.name and guest.running:
-                        self._cluster.touch(guest)
-                        guest.status = guest.qmpstatus = "stopped"
+            self._cluster.switch_node(node, bool(body["online"]), known=bool(body.get("known", True)))
         if body.get("maintenance") is not None and body["maintenance"] != node.maintenance:
             node.maintenance = bool(body["maintenance"])
             late = self._cluster.timing.maintenance_seconds if body.get("known", True) else 0.0

@@ -23,7 +23,7 @@ TOP = {
 NODE = {
     "name", "cores", "memory", "online", "maintenance", "cpu_use", "memory_use", "pressure", "disk", "bridges", "vnets",
     "cpu", "pci", "usb", "dead_services", "clock_offset", "dbus_vmstate", "load",
-    "votes", "updates", "kernel", "kernels",
+    "votes", "updates", "kernel", "kernels", "wakeonlan",
 }
 CPU = {"vendor", "model", "models", "flags", "machine", "machines"}
 STORAGE = {"name", "type", "shared", "nodes", "content", "size", "used", "reserved", "enabled", "options"}

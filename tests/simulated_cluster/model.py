@@ -45,7 +45,7 @@ class Node:
     services that do not run; ``clock_offset`` is how many seconds the node's clock is ahead of the others';
     ``dbus_vmstate`` is whether the node has what carries connections over in a live migration. ``votes`` are its votes
     in corosync, ``updates`` the packages that have updates, ``kernels`` the releases of the kernels that are installed
-    besides ``kernel``, which runs.
+    besides ``kernel``, which runs. ``wakeonlan`` is the MAC address to which a packet wakes it.
     """
 
     name: str
@@ -65,6 +65,7 @@ class Node:
     updates: list[str] = field(default_factory=list)
     kernel: str = ""
     kernels: list[str] = field(default_factory=list)
+    wakeonlan: str = ""
     disk: int = 64 * 1024**3
     bridges: list[str] = field(default_factory=lambda: ["vmbr0"])
     vnets: list[str] = field(default_factory=list)

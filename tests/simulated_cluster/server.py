@@ -205,6 +205,9 @@ class Server:
             return
         if name == "localhost" and match.template == "/nodes/{node}/certificates/info":
             return
+        if match.template == "/nodes/{node}/wakeonlan":
+            # The node that answers handles it.
+            return
         node = self.cluster.nodes.get(name)
         if node is None:
             raise ApiError(

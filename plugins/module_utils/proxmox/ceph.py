@@ -59,6 +59,21 @@ def pools_that_stop(reader: Reader, node: str, away: int) -> list[str]:
     ]
 
 
+SHUTDOWN_FLAGS = ("noout", "nobackfill", "norecover", "norebalance", "nodown", "pause")
+"""What keeps the data where it is, and clients out, while all nodes are off, in the order in which they are set."""
+
+
+def read_monitors(reader: Reader) -> frozenset[str]:
+    """Return the nodes with a monitor; empty without Ceph. One request."""
+    try:
+        status: Mapping[str, t.Any] = reader.get("/cluster/ceph/status")
+    except ApiError as error:
+        if lacks_ceph(error):
+            return frozenset()
+        raise
+    return frozenset(str(name) for name in status.get("quorum_names") or ())
+
+
 def monitors_lost(reader: Reader, nodes: Collection[str]) -> list[str]:
     """Return the nodes without whose monitor Ceph has no majority of monitors; nothing without Ceph. One request.
 

@@ -80,7 +80,7 @@ def read_health(reader: Reader, names: Collection[str], accept: Collection[str] 
     with _noting(shared, "HA"):
         managers = _ha_managers(reader)
     with _noting(shared, "Ceph"):
-        shared.problems.extend(_ceph(reader))
+        shared.problems.extend(ceph_problems(reader))
 
     def check(name: str) -> NodeHealth:
         found = NodeHealth(name, list(shared.problems), unchecked=list(shared.unchecked))
@@ -168,7 +168,7 @@ def _ha_managers(reader: Reader) -> dict[str, str]:
     return {str(row["node"]): str(row.get("status", "")) for row in rows if row.get("type") == "lrm" and "node" in row}
 
 
-def _ceph(reader: Reader) -> Iterator[Problem]:
+def ceph_problems(reader: Reader) -> Iterator[Problem]:
     """Yield the warnings of Ceph, apart from flags. A cluster without Ceph answers with an error."""
     try:
         answer: Mapping[str, t.Any] = reader.get("/cluster/ceph/status")

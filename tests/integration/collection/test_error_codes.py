@@ -236,6 +236,11 @@ class Stage:
     def tour_refused(self) -> Result:
         return self.controller.run("maintenance_tour", name=["pve1"], local_disks=False)
 
+    def shutdown_refused(self) -> Result:
+        self.cluster.set_node("pve3", online=False)
+        self.cluster.advance(60)
+        return self.controller.run("cluster_power", state="off")
+
     def plan_stale(self) -> Result:
         plan = str(self.folder / "plan.json")
         self.controller.run("node_drain", name=["pve1"], plan_file=plan, check=True)
@@ -319,6 +324,7 @@ PROVOCATIONS: dict[str, Callable[[Stage], Result]] = {
     "OtherPool": Stage.other_pool,
     "VMNotKnown": Stage.vm_not_known,
     "TourRefused": Stage.tour_refused,
+    "ShutdownRefused": Stage.shutdown_refused,
 }
 
 

@@ -75,6 +75,7 @@ TASKS: list[dict[str, Any]] = [
     {"qemu_scheduler.proxmox.vm_list_info": {}},
     {"qemu_scheduler.proxmox.node_health_info": {"name": "{{ made.vms[0].node }}"}},
     {"qemu_scheduler.proxmox.ceph_flag": {"name": "noout"}},
+    {"qemu_scheduler.proxmox.cluster_power": {"state": "on"}},
     {"qemu_scheduler.proxmox.maintenance_tour": {"name": "{{ made.vms[0].node }}"}},
     {"qemu_scheduler.proxmox.cluster_rebalance": {"goals": ["balance"]}, "check_mode": True},
     {"qemu_scheduler.proxmox.node_drain": {"name": "{{ made.vms[0].node }}"}},

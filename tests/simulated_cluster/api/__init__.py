@@ -11,7 +11,7 @@ SUBJECTS = (
     "access_control", "cluster_reads", "options", "nodes", "storage", "pools", "task_status", "qemu_read",
     "qemu_create", "qemu_config", "qemu_power", "qemu_clone", "qemu_migrate", "qemu_move_disk", "qemu_delete",
     "qemu_agent", "qemu_rollback", "lxc", "lxc_migrate", "bulk_moves", "backups", "mapping", "high_availability",
-    "backup_jobs", "replication", "rrddata",
+    "backup_jobs", "replication", "rrddata", "node_power",
     "high_availability_rules", "high_availability_status", "capabilities", "network", "node_services",
 )
 

@@ -227,6 +227,8 @@ def _by_manager(call: Call, guest: Guest, state: str, verb: str) -> str:
 
 def _manager_cares(call: Call, guest: Guest) -> bool:
     ha = call.cluster.ha
+    if ha.manager.disarmed == "ignore":
+        return False
     return ha.managed(guest) and ha.resources[ha.sid(guest)].get("state") != "ignored"
 
 

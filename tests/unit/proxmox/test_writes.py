@@ -33,6 +33,7 @@ WRITERS = {
     "module_utils/proxmox/binder.py": "new guests: create and restore",
     "module_utils/proxmox/moves/own_pools.py": "the pools that mark nodes, and the one that records a tour",
     "module_utils/proxmox/ceph.py": "flags of Ceph",
+    "module_utils/proxmox/node_power.py": "nodes that are shut down and woken, and whether HA is armed",
     "module_utils/proxmox/datacenter.py": "whether the HA manager balances",
     "module_utils/proxmox/api/session.py": "the login",
 }

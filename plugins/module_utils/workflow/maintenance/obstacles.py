@@ -81,6 +81,11 @@ def right_obstacles(
     ]
     wanted += [("Sys.Modify", "/")] if sets_options else []
     wanted += [("VM.PowerMgmt", f"/vms/{vmid}") for vmid in sorted(shuts_down)]
+    yield from missing_rights(held, wanted)
+
+
+def missing_rights(held: Held, wanted: Iterable[tuple[str, str]]) -> Iterator[Obstacle]:
+    """Yield those of these privileges, each on a path, that the user lacks."""
     for privilege, path in wanted:
         if not is_granted(held, privilege, path):
             yield Obstacle("", "", f"this user lacks {privilege} on {path}", f"grant {privilege} on {path}")

@@ -82,7 +82,7 @@ def read_guests(reader: Reader, node: str) -> list[Running]:
 
 
 class GuestPower:
-    """Shuts guests down and starts them. For one thread."""
+    """Shuts guests down and starts them. May be used from several threads."""
 
     def __init__(self, session: Session, tasks: TaskFollower, poller: Poller, timeout: float) -> None:
         self._session = session
