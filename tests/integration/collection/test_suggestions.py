@@ -94,3 +94,16 @@ def test_name__that_does_not_exist(options: dict[str, Any], told: str, planner: 
     failed = planner.run("qemu_schedule", **{"name": "new", **options}, check=True)
     assert failed.get("failed"), failed
     assert told in failed["msg"]
+
+
+@pytest.mark.parametrize(
+    ("env", "told"),
+    [
+        ({"PROXMOX_USER": "automation@pve!ansible"}, "the name of a token, after the !, belongs in api_token_id"),
+        ({"PROXMOX_TOKEN_SECRET": None}, "api_token_secret is missing: set it, or PROXMOX_TOKEN_SECRET in"),
+    ],
+)
+def test_part_of_a_token__that_is_missing_or_misplaced_is_named(
+    env: dict[str, str | None], told: str, planner: Controller
+) -> None:
+    assert told in planner.run("qemu_schedule", name="web", env=env)["msg"]

@@ -282,10 +282,13 @@ def credentials(params: Mapping[str, t.Any]) -> tuple[str, str | None, str | Non
     """
     user = str(_require(params, "api_user"))
     if not _USER.fullmatch(user):
-        raise InvalidRequest(f"api_user: expected user@realm, for example root@pam{got('api_user', user)}")
+        hint = "; the name of a token, after the !, belongs in api_token_id" if "!" in user else ""
+        raise InvalidRequest(f"api_user: expected user@realm, for example root@pam{hint}{got('api_user', user)}")
     if params.get("api_password"):
         return user, str(params["api_password"]), None
     token, secret = params.get("api_token_id"), params.get("api_token_secret")
+    if token and not secret:
+        _require(params, "api_token_secret")
     if not (token and secret):
         raise InvalidRequest(
             "api_password is missing, or api_token_id with api_token_secret: set them, or PROXMOX_TOKEN_ID and "
