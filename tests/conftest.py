@@ -53,9 +53,12 @@ settings.register_profile(
 )
 settings.load_profile("project")
 
+# What is imported and collected lives as long as the process: garbage is collected of what comes after it.
+gc.disable()
+
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Exclude what was imported and collected from garbage collection: it lives as long as the process."""
-    gc.collect()
+    """Begin to collect garbage."""
     gc.freeze()
+    gc.enable()
