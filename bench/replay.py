@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Replays days of load on a cluster that somebody balances every hour: how many moves, for how much relief.
 
-PROXLB is the path of a checkout of ProxLB (with the Python package pydantic), PLANETLAB that of the published traces.
-What is not given is left out.
+PROXLB is the path of a checkout of ProxLB (with the Python package pydantic), PLANETLAB that of the published traces,
+and RRDDATA that of statistics of Proxmox VE. What is not given is left out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
 
 from .balancers import Balancer, Cluster, ProxLB, collection, nobody, oracle
 from .report import Section, Table
-from .traces import DAY, GENERATED, STEP, Trace, generated, planetlab
+from .traces import DAY, GENERATED, STEP, Trace, generated, planetlab, recorded
 
 HOUR = 3600 // STEP
 OVERLOADED = 0.9
@@ -30,10 +30,13 @@ FILLED = 0.6
 
 @dataclass
 class Score:
-    """What came of a replay. undone: moves of guests back to a node that they left less than a day before."""
+    """What came of a replay. undone: moves of guests back to a node that they left less than a day before. missed: the
+    core-hours that guests wanted and their node did not have.
+    """
 
     moves: int = 0
     overloaded: int = 0
+    missed: float = 0.0
     undone: int = 0
     most: int = 0
     seconds: float = 0.0
@@ -42,6 +45,7 @@ class Score:
         """Add another one."""
         self.moves += other.moves
         self.overloaded += other.overloaded
+        self.missed += other.missed
         self.undone += other.undone
         self.most = max(self.most, other.most)
         self.seconds = max(self.seconds, other.seconds)
@@ -65,20 +69,26 @@ def measure(quick: bool) -> Section:
         pairs = [traces for _name, traces in planetlab(Path(folder))][: 1 if quick else None]
         title = f"PlanetLab: 16 nodes, {len(pairs)} pairs of days, {min(map(len, pairs))} to {max(map(len, pairs))} VMs"
         tables.append(_table(title, pairs, 16, balancers))
+    folder = os.environ.get("RRDDATA")
+    if folder:
+        traces = recorded(Path(folder))
+        title = f"recorded statistics: 8 nodes, {len(traces)} guests, {len(traces[0]) // DAY if traces else 0} days"
+        tables.append(_table(title, [traces] if traces else [], 8, balancers))
     return Section("replay", tables)
 
 
 def _table(title: str, clusters: Sequence[list[Trace]], nodes: int, balancers: dict[str, Balancer]) -> Table:
     table = Table(
         title,
-        ["balanced every hour by", "moves", f"node-minutes over {OVERLOADED:.0%}", "undone within a day",
+        ["balanced every hour by", "moves", f"node-minutes over {OVERLOADED:.0%}", "core-hours missed",
+         "undone within a day",
          "most moves of a guest", "s, longest run"],
     )  # fmt: skip
     for name, balancer in balancers.items():
         total = Score()
         for seed, traces in enumerate(clusters):
             total.add(replayed(described(traces, nodes, seed), balancer))
-        table.rows.append([name, total.moves, total.overloaded, total.undone, total.most, total.seconds])
+        table.rows.append([name, total.moves, total.overloaded, total.missed, total.undone, total.most, total.seconds])
     return table
 
 
@@ -129,5 +139,6 @@ def replayed(cluster: Cluster, balancer: Balancer) -> Score:
             cluster.past[node.name].append(min(used[node.name], float(node.cores)))
             if at >= DAY:
                 score.overloaded += (used[node.name] > OVERLOADED * node.cores) * STEP // 60
+                score.missed += max(used[node.name] - node.cores, 0.0) * STEP / 3600
     score.most = max(moved.values(), default=0)
     return score

@@ -9,9 +9,10 @@ A trace has a value for every five minutes: the fraction of a guest's CPUs.
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 STEP = 300
@@ -107,6 +108,33 @@ def planetlab(folder: Path) -> Iterator[tuple[str, list[Trace]]]:
         names = sorted({path.name for path in first.iterdir()} & {path.name for path in second.iterdir()})
         traces = [_read(first / name) + _read(second / name) for name in names]
         yield f"{first.name}, {second.name}", [trace for trace in traces if len(trace) == 2 * DAY]
+
+
+def recorded(folder: Path) -> list[Trace]:
+    """The CPU of guests as Proxmox VE recorded it: a file for each guest with what C(pvesh get
+    /nodes/NODE/qemu/VMID/rrddata --timeframe week --output-format json) prints. Times without a value repeat the one
+    before; the days that all guests have are used.
+    """
+    rows = {path: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))}
+    samples = {
+        path: sorted((float(row["time"]), float(row["cpu"])) for row in found if row.get("cpu") is not None)
+        for path, found in rows.items()
+    }
+    known = [found for found in samples.values() if found]
+    if not known:
+        return []
+    first, last = max(found[0][0] for found in known), min(found[-1][0] for found in known)
+    count = int((last - first) // (DAY * STEP)) * DAY
+    return [_at_steps(found, first, count) for found in known] if count else []
+
+
+def _at_steps(samples: Sequence[tuple[float, float]], first: float, count: int) -> Trace:
+    trace, at = [], 0
+    for step in range(count):
+        while at + 1 < len(samples) and samples[at + 1][0] <= first + step * STEP:
+            at += 1
+        trace.append(min(samples[at][1], 1.0))
+    return trace
 
 
 def _read(path: Path) -> Trace:
