@@ -35,7 +35,7 @@ N_PLUS_ONE = {"filters": {"FailoverHeadroom": {"enable": True}}}
 
 BY_USE = {
     "filters": {
-        "UsedLimit": {"enable": True, "config": {"known_only": True}},
+        "UsedLimit": {"enable": True},
         **{name: {"enable": False} for name in ("CPUOvercommit", "MemoryOvercommit", "FailoverHeadroom")},
     }
 }
@@ -79,8 +79,12 @@ class Shapes:
         check_entries(entries, profiles, default)
         return cls(entries, profiles, default, device_attributes(params.get("device_attributes")))
 
-    def fit(self, access: Access, counted: Counted, *, most: int = MOST, fresh: bool = True) -> CapacityReport:
+    def fit(
+        self, access: Access, counted: Counted, *, most: int = MOST, fresh: bool = True, known_only: bool = False
+    ) -> CapacityReport:
         """How many of the VMs fit into the cluster, at most so many. fresh is that of Access.complete.
+
+        known_only leaves out nodes of which it is not known what they use.
 
         Reads only what the VMs need besides nodes, guests and storages. Raises InvalidRequest, TemplateNotFound,
         AmbiguousName, PluginFailed, and what reading the cluster raises.
@@ -99,6 +103,8 @@ class Shapes:
         subjects = subjects_of(profiles_in_use(self.entries, self.profiles, self.default_profile).values())
         whole = access.complete(counted.snapshot, resolved, subjects, devices, many=True, fresh=fresh)
         whole = replace(whole, volumes={**whole.volumes, **volumes})
+        if known_only:
+            whole = replace(whole, nodes=tuple(node for node in whole.nodes if node.demand))
         state = cluster_state(with_moves(whole, counted.under_way), counted.stand_ins)
         requests = [access.standing.on_request(request, whole.nodes) for request in resolved]
         if Subject.DEMAND in subjects:
@@ -120,7 +126,9 @@ def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[s
         report = shapes.fit(access, counted)
         advised = {}
         if params.get("advice"):
-            by_use = replace(shapes, profiles=profiles_of(params, BY_USE)[0]).fit(access, counted, fresh=False)
+            by_use = replace(shapes, profiles=profiles_of(params, BY_USE)[0]).fit(
+                access, counted, fresh=False, known_only=True
+            )
             used = _result(by_use, names_of(params, shapes.entries), n_plus_one=False)
             advised = {"as_used": {key: used[key] for key in AS_USED}, **advice(access, counted.snapshot)}
     finally:

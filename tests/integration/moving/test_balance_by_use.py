@@ -270,6 +270,10 @@ def test_metrics_of_the_site__are_used_instead_of_statistics(cluster: SimulatedC
             "balance.metrics.nodes.pve1.cpu[1]: 'much' is not valid, expected a number of at least 0",
         ),
         (
+            {"balance": {"by": "used", "metrics": {"guests": {"101": {"cpu": 93}}}}},
+            "balance.metrics.guests.101.cpu: 93 is not valid, expected a fraction from 0 to 1, not a percentage",
+        ),
+        (
             {"balance": {"by": "used", "metrics": {"nodes": {"pve1": {"load": 1}}}}},
             "balance.metrics.nodes.pve1.load: is not possible, expected cpu, memory, cpu_pressure",
         ),

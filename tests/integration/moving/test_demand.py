@@ -130,3 +130,16 @@ def test_capacity__is_what_fits_as_it_is_used(cluster: SimulatedCluster, control
     assert allocated["total"] > used["total"] == 3
     assert {each["node"]: each["fit"] for each in used["nodes"]} == {"pve1": 0, "pve2": 2, "pve3": 1}
     assert used["limited_by"] == "UsedLimit"
+
+
+@both_versions
+def test_drain__takes_no_node_that_would_be_too_busy(cluster: SimulatedCluster, controller: Controller) -> None:
+    cluster.set_node("pve2", load={"cpu": [0.7], "memory": [0.1]})
+
+    result = controller.run("node_drain", node="pve3", plugin_config=LIMIT, check=True)
+
+    assert (result["failed"], result["error_code"]) == (True, "GoalsNotReached")
+    assert "2 node(s) would use more than 85% of its CPU" in result["stuck"][0]["why"]
+    assert read(cluster) == ["301", "pve1", "pve2", "pve3"]
+    tour = controller.run("maintenance_tour", name=["pve3"], plugin_config=LIMIT, check=True)
+    assert "would use more than 85% of its CPU" in str(tour)

@@ -96,7 +96,6 @@ def test_limit__counts_guests_where_they_are_and_those_that_are_decided() -> Non
 
 def test_limit__does_not_know_what_was_not_read() -> None:
     assert limited(node("a", 8, 32), vm(cores=8)) is None
-    assert "is not known" in limited(node("a", 8, 32), vm(cores=8), known_only=True).reason
     assert limited(replace(node("a", 0, 0), online=False, demand=using(9.0, 9)), vm()) is None
     idle = replace(vm(), demand={CPU: Demand(STATED, (0.0,)), MEMORY: Demand(STATED, (0.0,))})
     assert limited(replace(node("a", 8, 32), demand=using(99.0, 99)), idle) is None

@@ -82,7 +82,7 @@ class UsedLimit(FilterPlugin):
     else by the use of up to five running VMs like it (in the same pool, with the same name but for digits; else in the
     same pool), else with its full size. Guests that a plan moves are counted where they would be. No guest has to leave
     a node because of this rule; C(balance) with C(by: used) relieves nodes. A node or resource of which nothing is
-    known is not rejected, unless C(known_only) is set.
+    known is not rejected.
 
     Costs one API request per node, one per VM that is like a new one, and for plans that move guests one per running
     guest that may move. They require C(Sys.Audit) on the nodes and C(VM.Audit) on the guests.
@@ -92,18 +92,13 @@ class UsedLimit(FilterPlugin):
     enabled = False
     category = Category.PLACEMENT
     reads = frozenset({Subject.DEMAND})
-    settings = {
-        "most": Setting("float", 0.85, "fraction of a node's CPU and memory that may be used", minimum=0),
-        "known_only": Setting("bool", False, "reject nodes as well of which it is not known what they use"),
-    }
+    settings = {"most": Setting("float", 0.85, "fraction of a node's CPU and memory that may be used", minimum=0)}
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         most = self.config["most"]
         for resource, size in ((CPU, node.node.cores), (MEMORY, node.node.memory)):
             used = usual_load(node, resource)
             if used is None or not size:
-                if self.config["known_only"]:
-                    return unschedulable(f"may use any part of its {NAMES[resource]}, which is not known")
                 continue
             demand = demand_of(request, resource)
             with_it = (used + demand.usual) / size

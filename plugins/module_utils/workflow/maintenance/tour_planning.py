@@ -142,7 +142,7 @@ class _Planner:
 
     def plan(self, sight: Sight, goals: TourGoals) -> tuple[Tour, Mapping[int, Mobility]]:
         """The tour, and how its guests can be moved."""
-        state = sight.state
+        state = self._planning.with_use(sight.state, None)
         busy = {vmid: stuck(why, "wait until that has ended") for vmid, why in sight.busy.items()}
         concerned = {guest.vmid for guest in state if guest.node in goals.nodes} - busy.keys()
         known = {**self._mobility(state, goals, concerned), **busy}

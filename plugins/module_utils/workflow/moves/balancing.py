@@ -40,6 +40,9 @@ METRICS = {
 LARGEST = 1e15
 """The largest number that metrics may have."""
 
+LARGEST_FRACTION = 2
+"""The largest fraction that metrics may have. Rounding makes them larger than 1; what is larger is a percentage."""
+
 _RANGES: Mapping[str, tuple[float, float]] = {
     "threshold": (0, 1),
     "margin": (0, 1),
@@ -124,12 +127,13 @@ def _values_of(value: t.Any, key: str, where: str) -> Curve:
         raise invalid(where, value, "a number, or a list of numbers")
     factor = MIB if key == "memory" else 1
     numbers = (
-        _number_of(f"{where}[{index}]" if isinstance(value, list) else where, each) for index, each in enumerate(values)
+        _number_of(f"{where}[{index}]" if isinstance(value, list) else where, each, key)
+        for index, each in enumerate(values)
     )
     return tuple(None if each is None else each * factor for each in numbers)
 
 
-def _number_of(where: str, value: t.Any) -> float | None:
+def _number_of(where: str, value: t.Any, key: str) -> float | None:
     """A number as monitoring has it: also as text, with an exponent; None for NaN, which is no value."""
     if value is None:
         return None
@@ -141,6 +145,8 @@ def _number_of(where: str, value: t.Any) -> float | None:
         return None
     if not 0 <= found <= LARGEST:
         raise invalid(where, value, "a number of at least 0")
+    if key != "memory" and found > LARGEST_FRACTION:
+        raise invalid(where, value, "a fraction from 0 to 1, not a percentage")
     return found
 
 

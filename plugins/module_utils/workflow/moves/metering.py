@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from ...demand import CPU, MEMORY, STATED, Curve, Curves, Demand, Grid, Stated, Usage, as_placed
 from ...engine.cache import ClusterState
 from ...engine.planner.calm import nodes_to_relieve
 from ...model import Guest, Node, Snapshot
-from ...plans import Balance, Goals
+from ...plans import Balance
 from ...proxmox.api.reader import Reader
 from ...proxmox.inventory.kept_demands import KeptDemands
 from ...proxmox.inventory.usage import (
@@ -42,13 +42,12 @@ class Metering:
         self._guests: dict[int, Mapping[str, Demand]] = {}
         self._usual: Snapshot | None = None
 
-    def with_demand(self, state: ClusterState, goals: Goals) -> ClusterState:
-        """Return the cluster with what nodes, and the guests that may have to move, usually use. Read once in a run:
-        one request for each node that is online, and one for each of these guests.
+    def with_use(self, state: ClusterState, leaving: Collection[str] | None) -> ClusterState:
+        """Return the cluster with what nodes, and the guests that may leave theirs, usually use. Read once in a run:
+        one request for each node that is online, and one for each of these guests. leaving is as in Planning.with_use.
         """
-        drained_only = goals == Goals(drain=goals.drain, stays=goals.stays, prefer=goals.prefer)
         due = (guest for guest in state if guest.running and guest.vmid > 0)
-        vmids = frozenset(guest.vmid for guest in due if not drained_only or guest.node in goals.drain)
+        vmids = frozenset(guest.vmid for guest in due if leaving is None or guest.node in leaving)
         if self._usual is None:
             snapshot = replace(state.snapshot, guests=tuple(state))
             self._usual = with_demand_of(self._reader, snapshot, vmids, self._kept())

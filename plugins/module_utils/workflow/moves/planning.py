@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ...demand import ALLOCATED
@@ -89,8 +89,8 @@ class Planning:
         moved are the moves of this run so far. prove: whether a solver checks the plan.
         """
         state, goals = sight.state, sight.goals
-        if Subject.DEMAND in self._subjects:
-            state = self._metering.with_demand(state, goals)
+        drained_only = goals == Goals(drain=goals.drain, stays=goals.stays, prefer=goals.prefer)
+        state = self.with_use(state, goals.drain if drained_only else None)
         if goals.balance is not None and goals.balance.by != ALLOCATED:
             usage = self._metering.usage(state, goals.balance)
             resting = goals.resting | guests_balanced_by_ha(self._access.reader, state)
@@ -142,6 +142,12 @@ class Planning:
             max_moves=None if bounds.max_moves is None else max(bounds.max_moves - len(moved), 0),
             max_bytes=None if bounds.max_bytes is None else max(bounds.max_bytes - sent, 0),
         )
+
+    def with_use(self, state: ClusterState, leaving: Collection[str] | None) -> ClusterState:
+        """The state with what nodes, and the guests that may move, usually use, if a plugin asks for it. leaving are
+        the only nodes that guests may leave; None: all.
+        """
+        return self._metering.with_use(state, leaving) if Subject.DEMAND in self._subjects else state
 
     def with_demands(self, state: ClusterState, known: Mapping[int, Mobility]) -> ClusterState:
         """The state with what these guests ask of nodes, and with what nodes offer of that."""
