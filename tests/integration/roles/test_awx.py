@@ -182,6 +182,7 @@ def test_setup_of_a_list__makes_what_fits_together(set_up: SetUp, cluster: Simul
         awx_vms=VMS["qemu_vms"],
         awx_vms_options=VMS["qemu_options"],
         awx_maintenance={"rolling_maintenance_tasks": "upgrade.yml", "rolling_maintenance_only_if": ["updates"]},
+        awx_power={"cluster_shutdown_order": [{"tags": ["db"]}]},
         awx_ledger="postgresql://scheduler@db/scheduler",
         awx_balance_schedule="DTSTART:20260101T000000Z RRULE:FREQ=HOURLY;INTERVAL=1",
     )
@@ -189,7 +190,8 @@ def test_setup_of_a_list__makes_what_fits_together(set_up: SetUp, cluster: Simul
     for template in templates.values():
         assert (PLAYBOOKS.parent / template["playbook"]).is_file()
         assert template["allow_simultaneous"] is True
-    assert templates["remove the list"]["job_type"] == "check"
+    assert templates["remove the list"]["job_type"] == templates["shut the cluster down"]["job_type"] == "check"
+    assert templates["start the cluster"]["job_type"] == "run"
     scheduled = {short(each["unified_job_template"]) for each in calls["schedule"]}
     assert scheduled == {"compare the list", "balance by use"} <= templates.keys()
     (source,) = calls["inventory_source"]
