@@ -207,6 +207,7 @@ def _group_rows(vms: Sequence[VM]) -> list[tuple[str, ...]]:
 
 
 def _row(vm: VM) -> tuple[str, ...]:
+    """Return the cells of a VM in decision_table."""
     score = (vm.get("decision") or {}).get("score")
     place = place_of(vm)
     return (
@@ -240,6 +241,7 @@ def _storages(storages: Mapping[str, str]) -> str:
 
 
 def _lead(vm: VM) -> str:
+    """Return how far the chosen node is ahead of the next one, or why there was no choice."""
     if vm.get("why"):
         # The decision of a run that applies a plan could only be that of the plan.
         return f"as planned: {str(vm['why']).partition(', ')[2] or vm['why']}"
@@ -263,6 +265,7 @@ def _reasons(nodes: Sequence[Mapping[str, t.Any]]) -> str:
 
 
 def _existing(vm: VM) -> str:
+    """Return what is done with an existing VM, and which of its changes are pending."""
     actions = vm.get("actions") or []
     changes = list_changes(vm.get("drift") or {})
     pending = list_changes(vm.get("pending") or {})
@@ -279,6 +282,7 @@ def _existing(vm: VM) -> str:
 
 
 def _headline(vm: VM) -> str:
+    """Return what happens to a VM, where, and why."""
     if vm.get("error") or not vm.get("decision"):
         return why_of(vm)
     place = place_of(vm)
@@ -289,6 +293,7 @@ def _headline(vm: VM) -> str:
 
 
 def _verdict(node: Mapping[str, t.Any]) -> str:
+    """Return the scores of a node, or the plugin that rejected it with the reason."""
     if not node["feasible"]:
         return f"rejected by {node['rejected_by']}: {of_one(node['reason'])}"
     parts = ", ".join(

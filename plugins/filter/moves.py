@@ -114,6 +114,7 @@ def waits_of(moves: Mapping[str, t.Any]) -> Sequence[str]:
 
 
 def _used_rows(moves: Mapping[str, t.Any]) -> Iterator[tuple[str, ...]]:
+    """Yield the table rows of what nodes use: those that the plan changes, and the hottest others."""
     others = 0
     for name, resources in usage_of(moves):
         changed = any(each["before"] != each["after"] for each in resources.values())
@@ -130,6 +131,7 @@ def _headline(goal: str, rows: Sequence[Mapping[str, t.Any]], stuck: int) -> str
 
 
 def _row(move: Mapping[str, t.Any]) -> tuple[str, ...]:
+    """Return the cells of a move in the table."""
     outcome = f"{move['outcome']} ({move['seconds']:.0f} s)" if "outcome" in move else EMPTY
     return (
         str(move["id"]),

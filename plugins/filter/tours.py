@@ -59,6 +59,7 @@ def notes_of(step: Mapping[str, t.Any]) -> list[str]:
 
 
 def _row(number: int, step: Mapping[str, t.Any], names: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the cells of a node's maintenance in the table."""
     votes = f"{step['votes']} (needs {step['votes_needed']})" if step["votes_needed"] else EMPTY
     return (
         str(number),

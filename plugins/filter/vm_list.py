@@ -47,6 +47,7 @@ def vms_yaml(listed: Mapping[str, t.Any], schema: str | None = None) -> str:
 
 
 def _head(listed: Mapping[str, t.Any], schema: str | None) -> Iterator[str]:
+    """Yield the lines above the VMs: the schema for editors, and what was left out."""
     if schema:
         yield f"# yaml-language-server: $schema={on_one_line(schema)}"
     yield "---"

@@ -115,6 +115,7 @@ class GuestReader:
     def _details(
         self, subject: str, guests: Iterable[Variables], read: Callable[[Reader, Variables], t.Any]
     ) -> Mapping[str, t.Any]:
+        """Return a detail of guests by VMID. What is not known yet is read, within the time that is left."""
         known: dict[str, t.Any] = self.data[subject]
         missing = {vmid: each for each in guests if (vmid := str(each["proxmox_vmid"])) not in known}
         if missing:
@@ -163,6 +164,7 @@ def is_silent(variables: Mapping[str, t.Any]) -> bool:
 
 
 def _read_guests(reader: Reader) -> list[Variables]:
+    """Read the guests of the cluster, without templates and those that are being created."""
     # Guests that are being created are left out, so there is nothing to wait for.
     guests = read_settled(reader, patience=0).guests
     silent = {guest.vmid for guest in guests if guest.name is None and guest.status == "unknown"}
@@ -173,6 +175,7 @@ def _read_guests(reader: Reader) -> list[Variables]:
 
 
 def _variables_of(guest: Guest) -> Variables:
+    """Return a guest as variables of a host."""
     return {
         "proxmox_vmid": guest.vmid,
         "proxmox_name": guest.name,
@@ -189,6 +192,7 @@ def _variables_of(guest: Guest) -> Variables:
 
 
 def _read_config(reader: Reader, of: Variables) -> dict[str, t.Any] | None:
+    """Read the config with which a guest runs; None if it cannot be read."""
     path = f"/nodes/{of['proxmox_node']}/{of['proxmox_type']}/{of['proxmox_vmid']}/config"
     try:
         # Pending values take effect at the next start: until then, the guest is reached by those with which it runs.
@@ -199,6 +203,7 @@ def _read_config(reader: Reader, of: Variables) -> dict[str, t.Any] | None:
 
 
 def _read_agent(reader: Reader, of: Variables) -> list[str] | None:
+    """Read the addresses that the agent of a VM reports; None if they cannot be read."""
     vmid = of["proxmox_vmid"]
     try:
         found = agent_addresses(reader, {vmid: of["proxmox_node"]}, (), vmid)

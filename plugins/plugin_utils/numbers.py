@@ -62,6 +62,7 @@ def _numbers(args: Mapping[str, t.Any], spec: Spec, where: str = "") -> Iterator
 
 
 def _numbers_of(value: t.Any, where: str, kind: str | None, options: Spec) -> Iterator[tuple[str, t.Any]]:
+    """Yield the numbers in an option's value, each with its own name."""
     if isinstance(value, Mapping):
         yield from _numbers(value, options, f"{where}.")
     elif isinstance(value, (list, tuple)):

@@ -95,6 +95,7 @@ def right_sizes(guests: Iterable[Guest], usage: Usage) -> Iterator[Size]:
 
 
 def _cpu(guest: Guest, demands: Mapping[str, Demand]) -> Iterator[Size]:
+    """Yield the number of vCPUs that suits a guest better than the configured one, if there is one."""
     used, configured = _usage(demands, CPU), int(guest.cores)
     if used is None or not configured:
         return
@@ -109,6 +110,7 @@ def _cpu(guest: Guest, demands: Mapping[str, Demand]) -> Iterator[Size]:
 
 
 def _memory(guest: Guest, demands: Mapping[str, Demand]) -> Iterator[Size]:
+    """Yield the memory that suits a guest better than the configured one, if there is one."""
     used, waits, configured = _usage(demands, MEMORY), _usage(demands, MEMORY_PRESSURE), guest.memory // MIB
     if used is None or not configured:
         return
@@ -184,6 +186,7 @@ class _Trend(t.NamedTuple):
 
 
 def _trend(curve: Curve) -> _Trend | None:
+    """Fit a straight line to the curve by least squares. Returns None for fewer than three values."""
     points = [(float(at), value) for at, value in enumerate(curve) if value is not None]
     count = len(points)
     if count < 3:

@@ -281,6 +281,7 @@ class ClusterState:
     # --- inside ---
 
     def _place_storages(self, storages: Iterable[Storage]) -> None:
+        """Give each node its storages. What they hold is counted once for a shared storage, whatever node reports it."""
         shared, local = Shelf(), {name: Shelf() for name in self._by_name}
         alike: dict[tuple[str, bool, frozenset[str]], NodeStorage] = {}
         for storage in sorted(storages, key=lambda s: (s.name, s.node)):
@@ -312,6 +313,7 @@ class ClusterState:
         self._count(guest, -1)
 
     def _count(self, guest: Guest, sign: int) -> None:
+        """Add what the guest takes to all sums (sign 1), or subtract it (sign -1)."""
         self._index.count(guest, sign)
         if guest.constraints.ha is not None:
             self.ha_rules.count(guest, sign)

@@ -81,6 +81,7 @@ def not_permitted(outcome: Outcome, rejection: Status) -> Outcome:
 
 
 def _error(request: Request, rejections: Mapping[str, Status], advice: Sequence[str]) -> CollectionError:
+    """Return the error for a request that no node takes: its reasons with their nodes, the most frequent first."""
     nodes: dict[str, list[str]] = {}
     for node, rejection in sorted(rejections.items()):
         nodes.setdefault(rejection.reason, []).append(node)

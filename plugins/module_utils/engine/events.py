@@ -42,6 +42,7 @@ def _guests(snapshot: Snapshot) -> Mapping[int, Guest]:
 
 
 def _more_storage(before: Snapshot, after: Snapshot) -> bool:
+    """Whether a storage was added or became active, or has more free space or other contents."""
     known = {(storage.name, storage.node): storage for storage in before.storages}
     for storage in after.storages:
         old = known.get((storage.name, storage.node))

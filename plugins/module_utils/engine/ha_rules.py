@@ -158,6 +158,9 @@ def _node_rule_refusal(others: Sequence[HARule], vmid: int) -> str | None:
 def _positive_refusal(
     active: Sequence[HARule], others: Sequence[HARule], rule: HARule, touching: Sequence[HARule]
 ) -> str | None:
+    """Return why the HA manager refuses a rule that keeps VMs together; None if it accepts it. touching are the node-
+    affinity rules about its VMs.
+    """
     if len(touching) > 1:
         names = "' and '".join(sorted(other.name for other in touching))
         return f"its VMs are in several node-affinity rules: '{names}'"
@@ -171,6 +174,9 @@ def _positive_refusal(
 def _negative_refusal(
     active: Sequence[HARule], rule: HARule, touching: Sequence[HARule], node_count: int
 ) -> str | None:
+    """Return why the HA manager refuses a rule that keeps VMs apart; None if it accepts it. touching are the node-
+    affinity rules about its VMs.
+    """
     if len(rule.vmids) > node_count:
         return f"it would keep {len(rule.vmids)} VMs apart on {node_count} nodes"
     for vmid in sorted(rule.vmids):

@@ -209,6 +209,7 @@ def sections_of(plugin_class: type[points.Plugin]) -> tuple[str, ...]:
 
 
 def _policy_of(plugins: Iterable[points.Plugin], enabled: Collection[points.Plugin]) -> Policy:
+    """Return the policy that the plugins set together. A value that a disabled plugin sets counts, but is not enforced."""
     values: dict[str, t.Any] = {}
     for plugin in plugins:
         unknown = sorted(set(plugin.sets) - _POLICIES)
@@ -221,6 +222,7 @@ def _policy_of(plugins: Iterable[points.Plugin], enabled: Collection[points.Plug
 
 
 def _read(registry: Registry, plugin_config: Mapping[str, t.Any]) -> dict[tuple[str, str], Entry]:
+    """Return the entries of the plugin config by section and plugin. Raises InvalidPluginConfig."""
     if not isinstance(plugin_config, Mapping):
         raise InvalidPluginConfig(f"plugin_config: expected a mapping of sections, got {plugin_config!r}")
     entries: dict[tuple[str, str], Entry] = {}
@@ -240,6 +242,7 @@ def _read(registry: Registry, plugin_config: Mapping[str, t.Any]) -> dict[tuple[
 
 
 def _make(where: str, plugin_class: type[points.Plugin], config: Mapping[str, t.Any]) -> points.Plugin:
+    """Create a plugin. Raises InvalidPluginConfig, whatever the plugin raises."""
     try:
         return plugin_class(config)
     except CollectionError:
@@ -249,6 +252,7 @@ def _make(where: str, plugin_class: type[points.Plugin], config: Mapping[str, t.
 
 
 def _read_entry(registry: Registry, section: str, name: str, body: t.Any) -> Entry:
+    """Check one entry of the plugin config. Raises InvalidPluginConfig."""
     plugin_class = registry.get(name)
     if plugin_class is None or section not in sections_of(plugin_class):
         names = sorted(p.name for p in registry if section in sections_of(p))

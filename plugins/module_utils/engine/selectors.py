@@ -29,6 +29,7 @@ def selects_request(selector: Selector, request: Request) -> bool:
 
 
 def _holds(selector: Selector, name: str | None, tags: Iterable[str], pool: str | None, group: str | None) -> bool:
+    """Whether the selector selects a guest with this name and these tags, pool and group."""
     if selector.pool is not None and selector.pool != pool:
         return False
     if selector.group is not None and selector.group != group:

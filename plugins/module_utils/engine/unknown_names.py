@@ -98,6 +98,7 @@ def _on_any_node(names: Sequence[frozenset[str] | None]) -> frozenset[str] | Non
 
 
 def _storages(request: Request) -> Iterator[str]:
+    """Yield the storages that a request names, also those of its volumes and images."""
     if request.clone is not None and request.clone.storage:
         yield request.clone.storage
     for disk in request.disks:

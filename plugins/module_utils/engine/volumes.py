@@ -338,6 +338,7 @@ class _Search:
         return True
 
     def _search(self, disks: Sequence[tuple[Disk, Kind]]) -> Status | None:
+        """Find storages for these disks, the first one's candidates in order. Returns None, or why there are none."""
         (disk, kind), *others = disks
         storages = self._candidates(kind)
         if not storages:
@@ -380,6 +381,7 @@ class _Search:
         return _short(NO_CANDIDATE.format(_label(disk, kind.wanted)), detail, disk.size - most, resolvable=resolvable)
 
     def _nowhere(self, disk: Disk, kind: Kind) -> Status:
+        """Return why no storage of the node is a candidate for a disk: none is active, or none exists."""
         storages = suitable(self._node, kind).storages
         inactive = sorted(storage.use.name for storage in storages if not storage.active)
         if inactive:

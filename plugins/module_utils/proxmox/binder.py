@@ -218,6 +218,7 @@ class Binder:
         return replace(ending, marked=False)
 
     def _end(self, node: str, guest: GuestWriter, ending: Ending) -> None:
+        """Take the last steps of a creation: make a template, join HA, remove the mark from the notes."""
         if ending.template:
             self.lifecycle.convert_to_template(node, guest)
         if ending.ha is not None:

@@ -85,6 +85,7 @@ def _is_rule(session: Session, name: str) -> bool:
 
 
 def _new_rule(name: str, new: NewRule, sids: Collection[str]) -> dict[str, t.Any]:
+    """Return the API parameters of a new HA rule for these resources."""
     rule: dict[str, t.Any] = {"rule": name, "type": new.type, "resources": ",".join(sorted(sids))}
     if new.type == RESOURCES:
         return {**rule, "affinity": "positive" if new.positive else "negative"}

@@ -142,6 +142,7 @@ def _plan(_wanted: Wanted, seen: Seen) -> _Found:
 
 
 def _provision(wanted: Wanted, seen: Seen) -> _Found:
+    """Yield the privileges for creating these VMs, each with the paths of which one suffices and the one to name."""
     for pool, config in sorted(wanted.pools.items(), key=str):
         places = (GUESTS,) if pool is None else (f"{POOLS}/{pool}", GUESTS)
         for privilege in sorted({"VM.Allocate", *config} - {"Mapping.Use"}):
@@ -153,6 +154,7 @@ def _provision(wanted: Wanted, seen: Seen) -> _Found:
 
 
 def _space(wanted: Wanted, seen: Seen) -> _Found:
+    """Yield the privileges for allocating disks."""
     for storage in sorted({None} if wanted.storages is None else wanted.storages, key=str):
         if storage is None:
             yield "Datastore.AllocateSpace", (*(f"{STORAGES}/{each}" for each in seen.storages), STORAGES), STORAGES

@@ -87,6 +87,7 @@ class TaskList:
             return ended if ended == "OK" or WARNINGS.fullmatch(ended) else Shown.UNKNOWN
 
     def _read(self) -> None:
+        """Read the tasks of the whole cluster. A user who may not read them sees none."""
         began = self._clock()
         try:
             rows = read_rows(self._reader, "/cluster/tasks") or ()

@@ -255,6 +255,7 @@ class TaskFollower:
         return quorate and any(row.get("name") == node and row.get("online") == 0 for row in rows)
 
     def _result_of(self, task: Upid, exitstatus: str) -> TaskResult:
+        """Return the result of a task that has ended. Raises TaskFailed, with the end of its log."""
         if exitstatus == "OK":
             return TaskResult(task.text, task.node)
         log = self.log_tail(task.text)

@@ -65,6 +65,7 @@ def look_at_ledger(where: str | None) -> str:
 
 
 def _open_database(where: str | None, clock: Clock | None) -> Database:
+    """Open the database of a ledger. SQLite has no clock of its own."""
     if where == "none":
         return SQLiteDatabase(None, clock or time.time)
     if where is not None and where.startswith(_POSTGRESQL_SCHEMES):
@@ -99,6 +100,7 @@ def _default_path() -> Path:
 
 
 def _expand(path: Path) -> Path:
+    """Expand the home directory in a path. Raises LedgerUnavailable."""
     try:
         return path.expanduser()
     except RuntimeError as exc:

@@ -137,6 +137,7 @@ class PostgreSQLDatabase(Database):
             return self._connection.execute(_in_driver_style(sql), parameters or None)
 
     def _connect(self) -> psycopg.Connection[Row]:
+        """Open a connection that also works through a connection pooler."""
         connection: psycopg.Connection[Row] = self._driver.connect(
             autocommit=True,
             # For connection poolers: the client inserts the parameters, and no statement is prepared in a session.
@@ -149,6 +150,7 @@ class PostgreSQLDatabase(Database):
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
+        """Raise errors of psycopg as those of a ledger, without the password of its URL."""
         errors = self._driver.errors
         try:
             yield
@@ -167,6 +169,7 @@ class PostgreSQLDatabase(Database):
 
 
 def _import_driver() -> ModuleType:
+    """Import psycopg. Raises MissingLibrary."""
     try:
         import psycopg
     except ImportError as exc:

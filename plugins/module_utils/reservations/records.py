@@ -358,6 +358,7 @@ def _hints(kind: t.Hashable) -> dict[str, t.Any]:
 
 
 def _value(hint: t.Any, data: t.Any) -> t.Any:
+    """Return stored data as the type that a field has. Raises TypeError if it does not fit."""
     kind, inner = t.get_origin(hint), t.get_args(hint)
     if kind in (t.Union, types.UnionType):
         return None if data is None else _value(inner[0], data)

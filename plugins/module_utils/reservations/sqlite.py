@@ -97,6 +97,7 @@ class SQLiteDatabase(Database):
 
 
 def _collection_error(exc: sqlite3.Error, location: str) -> LedgerUnavailable | LedgerIncompatible:
+    """Return an error of SQLite as one of a ledger."""
     name = getattr(exc, "sqlite_errorname", "")
     # SQLite reports statements that do not fit the tables as plain SQLITE_ERROR.
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT")) or name == "SQLITE_ERROR":
@@ -128,6 +129,7 @@ def check_creatable(path: Path) -> None:
 
 
 def _on_network(path: Path, file_system: str) -> LedgerUnavailable:
+    """Return the error for a ledger on a network file system."""
     return LedgerUnavailable(
         f"The ledger of reservations {path} is on a network file system ({file_system}), where SQLite cannot "
         "lock the file reliably: set `reservations` to a path on a local disk or to a PostgreSQL database.",
@@ -174,6 +176,7 @@ def _file_at(path: Path) -> tuple[int, int] | None:
 
 
 def _connect(database: str) -> sqlite3.Connection:
+    """Open a connection. Transactions are begun and ended by statements only."""
     return sqlite3.connect(
         database,
         uri=database.startswith("file:"),
@@ -184,6 +187,7 @@ def _connect(database: str) -> sqlite3.Connection:
 
 
 def _check(connection: sqlite3.Connection, location: str) -> None:
+    """Raise LedgerIncompatible if the file is damaged, or is no ledger of this version."""
     tables = connection.execute(
         "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?", (VERSION_TABLE,)
     ).fetchall()

@@ -189,6 +189,7 @@ class AddressBook:
         return {key: value for key, value in made.items() if key in cards or (value and key not in given)}
 
     def _choose(self, entry: Entry, pool: AddressPool) -> Address:
+        """Choose a free address of the pool for a VM. Raises NoAddressAvailable."""
         used = self._usage()
         if self._unread and not pool.ignore_unread:
             raise NoAddressAvailable(

@@ -115,6 +115,7 @@ def _kept_addresses(plan: ExistingPlan) -> set[tuple[str, Network | None]]:
 
 
 def _addresses(config: Config) -> Iterator[tuple[str, Network | None]]:
+    """Yield the static addresses of a config, each with the network of its card."""
     for key, value in sorted(config.items()):
         if key.startswith("ipconfig"):
             card = NET.read(str(config.get(f"net{key.removeprefix('ipconfig')}", "")))

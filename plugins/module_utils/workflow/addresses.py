@@ -124,6 +124,7 @@ def reaches_a_guest(address: Address) -> bool:
 
 
 def _reported_addresses(interfaces: t.Any) -> Iterator[Address]:
+    """Yield the addresses that an agent reports. What is none is left out: the guest wrote it."""
     for interface in _mappings(interfaces):
         for row in _mappings(interface.get("ip-addresses")):
             try:

@@ -126,6 +126,7 @@ class Approved:
 
 
 def _check_request(planned: PlannedVM, asked: Mapping[str, t.Any]) -> None:
+    """Raise InvalidRequest if a VM's options are not those for which the plan was made."""
     before = planned.request or {}
     for option in sorted({*before, *asked}):
         if before.get(option) != asked.get(option):
@@ -214,6 +215,7 @@ def deviations(planned: PlannedVM, now: PlannedVM) -> Iterator[str]:
 
 
 def _other_decision(planned: PlannedVM, now: PlannedVM) -> Iterator[str]:
+    """Yield what would be decided in another way than planned, as sentences."""
     for what in ("storages", "devices", "template", "archive"):
         wanted, found = getattr(planned, what), getattr(now, what)
         if what == "template" and wanted == found and wanted is not None:
@@ -240,6 +242,7 @@ def _stranger(planned: Identity | None, now: Identity | None) -> str | None:
 
 
 def _other_changes(planned: Mapping[str, Change], now: Mapping[str, Change]) -> Iterator[str]:
+    """Yield which changes of a VM would be others than planned, as sentences."""
     for key, change in sorted(now.items()):
         before = planned.get(key)
         if before is None:

@@ -193,6 +193,7 @@ class BindingCycle:
         job.requeue(error)
 
     def _note_created(self, job: Job, created: Created) -> None:
+        """Note in a job that its VM exists, and in the ledger that its reservation is fulfilled."""
         job.state = State.DONE
         job.warn(*created.warnings)
         try:
@@ -219,6 +220,7 @@ class BindingCycle:
         return None
 
     def _create(self, entry: Entry, decision: Decision) -> Bound:
+        """Create, clone or restore a VM, and return the outcome."""
         fence = Fence(self._access.ledger, self._access.identity(), decision.vmid, self._access.holder)
         fence.mark_binding()
         request = decision.request
@@ -303,6 +305,7 @@ def _lands_elsewhere(decision: Decision, slot: str, storage: str) -> bool:
 
 
 def _clone_parameters(entry: Entry, clone: Clone, decision: Decision) -> dict[str, t.Any]:
+    """Return the API parameters of a clone."""
     parameters: dict[str, t.Any] = {"snapname": clone.snapname, "pool": entry.request.pool}
     if clone.full:
         # If no plugin chooses storages, the task does.

@@ -165,6 +165,7 @@ def names_of(params: Mapping[str, t.Any], entries: Sequence[Entry]) -> list[str]
 
 
 def _result(report: CapacityReport, names: Sequence[str], *, n_plus_one: bool) -> dict[str, t.Any]:
+    """Return the result of the module. Shapes of one name are added up."""
     fit_of: Counter[str] = Counter()
     for name, fit in zip(names, report.shapes, strict=True):
         fit_of[name] += fit

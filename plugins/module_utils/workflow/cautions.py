@@ -44,6 +44,7 @@ def note_cautions(
 
 
 def _warn_of_idle_selectors(jobs: Sequence[Job], placement: Placement, requests: Sequence[Request]) -> None:
+    """Warn of rules that select no VM, neither an existing nor a requested one."""
     ruled = [job for job in jobs if job.decision and (job.asked.affinity or job.asked.topology_spread)]
     if not ruled:
         return
@@ -68,6 +69,7 @@ class IdleSelectors:
                 yield f"{option} selects no VM: {_text(selector)}{_hint(selector)}"
 
     def _selects_none(self, selector: Selector) -> bool:
+        """Whether a selector selects no guest and no request."""
         if selector not in self._tried:
             self._tried[selector] = not (
                 any(selects_request(selector, each) for each in self._requests)

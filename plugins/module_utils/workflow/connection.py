@@ -190,6 +190,7 @@ class Look:
 
 
 def _check_certificate(report: Report, params: Mapping[str, t.Any]) -> None:
+    """Note whether certificates are verified."""
     trusted = verification(params)
     if trusted is False:
         cure = "copy /etc/pve/pve-root-ca.pem from a node and set ca_path (PROXMOX_CA_PATH) instead"
@@ -199,6 +200,7 @@ def _check_certificate(report: Report, params: Mapping[str, t.Any]) -> None:
 
 
 def _check_versions(report: Report, release: str) -> None:
+    """Note whether the releases of Proxmox VE and of the libraries are supported."""
     versions = {
         "proxmox_ve": release,
         "ansible_core": core_version,
@@ -214,6 +216,7 @@ def _check_versions(report: Report, release: str) -> None:
 
 
 def _check_cluster(report: Report, look: Look, purposes: Iterable[str], entries: Sequence[Entry]) -> None:
+    """Note what the user can do on the cluster, and which names of the entries it does not have."""
     nodes = look.view.nodes
     report.facts["user"] = look.user
     report.note("nodes", f"online: {join_words(nodes)}" if nodes else "no node is online", OK if nodes else FAILED)
@@ -233,6 +236,7 @@ def _check_cluster(report: Report, look: Look, purposes: Iterable[str], entries:
 
 
 def _wanted_privileges(look: Look, entries: Sequence[Entry]) -> Wanted:
+    """Return what the purposes need, as far as the entries tell: pools, storages, bridges, templates and devices."""
     made = [entry for entry in entries if entry.state != "absent"]
     pools: dict[str | None, frozenset[str]] = {}
     for entry in entries:
@@ -268,6 +272,7 @@ def _sources_of(look: Look, entry: Entry) -> list[t.Any]:
 
 
 def _note_rights(report: Report, missing: list[Need], purposes: Iterable[str]) -> None:
+    """Note the privileges that this user lacks, for each of the purposes."""
     wanted = ", ".join(purposes)
     if not missing:
         report.note("rights", f"sufficient for: {wanted}")
@@ -278,6 +283,7 @@ def _note_rights(report: Report, missing: list[Need], purposes: Iterable[str]) -
 
 
 def _note_storages(report: Report, look: Look) -> None:
+    """Note the storages, and which of them this user can use for disks."""
     by_name: dict[str, dict[str, t.Any]] = {}
     for each in sorted(look.snapshot.storages, key=lambda each: (each.name, each.node)):
         row = by_name.setdefault(each.name, {"name": each.name, "type": each.type, "shared": each.shared, "nodes": []})
@@ -294,6 +300,7 @@ def _note_storages(report: Report, look: Look) -> None:
 
 
 def _note_bridges(report: Report, look: Look) -> None:
+    """Note the bridges, and which of them this user can use."""
     rows: list[dict[str, t.Any]] = [
         {
             "name": name,
@@ -313,6 +320,7 @@ def _note_bridges(report: Report, look: Look) -> None:
 
 
 def _note_templates(report: Report, look: Look) -> None:
+    """Note the templates, and which of them this user can clone."""
     rows = [
         {
             "name": guest.name,
@@ -343,6 +351,7 @@ def _problems(look: Look, entries: Sequence[Entry]) -> Iterator[str]:
 
 
 def _of_entry(look: Look, entry: Entry) -> Iterator[str]:
+    """Yield what an entry names and the cluster does not have, as sentences."""
     snapshot, view = look.snapshot, look.view
     if entry.clone is not None and not _sources_of(look, entry):
         names = [guest.name for guest in snapshot.guests if guest.template and guest.name]

@@ -77,6 +77,7 @@ class Foresight:
         return self._check(label, decision.node, create_parameters(request, decision), runs=request.running)
 
     def _check(self, label: str, node: str, parameters: Mapping[str, t.Any], *, runs: bool) -> list[str]:
+        """Return warnings about what a node lacks for these parameters. Raises InvalidRequest for what it would refuse."""
         host = next((each for each in self.snapshot.nodes if each.name == node), None)
         if host is None:
             return []
@@ -91,6 +92,7 @@ class Foresight:
         return [*(f"{text}. The VM cannot be started." for text in lacking), *unsure]
 
     def _missing_bridges(self, node: Node, parameters: Mapping[str, t.Any]) -> Iterator[str]:
+        """Yield the bridges that the parameters name and the node lacks, as sentences."""
         named = {
             option: bridge
             for option, value in sorted(parameters.items())
@@ -128,6 +130,7 @@ class Foresight:
             yield option, kind, name, has.get((kind, name))
 
     def _missing_volumes(self, node: Node, parameters: Mapping[str, t.Any]) -> Iterator[str]:
+        """Yield the volumes that the parameters name and the node surely lacks, as sentences."""
         named = {volume: option for option, value in sorted(parameters.items()) for volume in volumes_of(option, value)}
         known_ones = {volume for _node, volume in self.snapshot.volumes}
         unread = [volume for volume in named if volume not in known_ones]

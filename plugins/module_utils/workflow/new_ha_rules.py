@@ -61,6 +61,7 @@ def _will_join(job: Job) -> bool:
 
 
 def _rule(job: Job, intent: HAIntent, new: NewRule, snapshot: Snapshot) -> HARule:
+    """Return the HA rule that a VM makes, as the engine knows rules. Raises InvalidRequest."""
     nodes = new.priorities
     existing = {node.name for node in snapshot.nodes}
     for name in sorted(nodes.keys() - existing):

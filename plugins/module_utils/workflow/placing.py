@@ -179,6 +179,7 @@ class Placer:
                 job.warn(f"its node's limits could not be checked: {error.message}")
 
     def _check_limits(self, jobs: Iterable[Job]) -> None:
+        """Compare the limits of the nodes with what is there now that the VMs were created."""
         # Capacity only: Proxmox itself refuses VMs that lack storage space or devices.
         snapshot = self._access.read()
         for job, decision in [(job, job.decision) for job in jobs if job.decision is not None]:
@@ -374,6 +375,7 @@ class Placer:
 
 
 def _device_cautions(decision: Decision, state: ClusterState) -> list[str]:
+    """Return what the decision about devices cannot promise."""
     node = state.node(decision.node)
     if node is None:
         return []

@@ -79,6 +79,7 @@ class ProgressFile(LineFile):
 
 
 def _of_step(step: Step) -> dict[str, t.Any]:
+    """Return the progress of a VM as a line of the file has it."""
     report = step.report
     return {
         "done": step.done,
@@ -94,6 +95,7 @@ def _of_step(step: Step) -> dict[str, t.Any]:
 
 
 def _of_wait(wait: Wait) -> dict[str, t.Any]:
+    """Return the wait for capacity as a line of the file has it."""
     return {
         "waiting": list(wait.vms),
         "rejected_by": list(wait.rejected_by),

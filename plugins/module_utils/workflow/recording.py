@@ -69,6 +69,8 @@ def record_cluster(params: Mapping[str, t.Any], *, write: bool) -> dict[str, t.A
 
 
 def _read_configs(recorder: Recorder, guests: Iterable[Guest]) -> None:
+    """Read the config of every VM, so that it becomes a part of the recording."""
+
     def read(place: tuple[str, int]) -> None:
         # What this user cannot read, or not now, is not in the recording.
         with suppress(*UNREADABLE):

@@ -289,6 +289,7 @@ def keep_before(earlier: Sequence[NodeUsage], latest: list[NodeUsage]) -> list[N
 
 
 def _usage(info: NodeInfo, profile: Profile) -> NodeUsage:
+    """Return the usage of a node before the run."""
     host = info.node
     policy = profile.policy
     cores_limit = policy.cpu.allocatable(host) if "cpu" in policy.enforced else None
@@ -314,6 +315,7 @@ def _usage(info: NodeInfo, profile: Profile) -> NodeUsage:
 
 
 def _guest(guest: Guest) -> dict[str, t.Any]:
+    """Return a guest as the result lists it."""
     return {
         "vmid": guest.vmid,
         "name": guest.name,

@@ -179,6 +179,7 @@ def _runner_up(outcome: Outcome) -> dict[str, t.Any] | None:
 
 
 def _node_result(verdict: NodeVerdict) -> dict[str, t.Any]:
+    """Return the verdict on a node as the result has it."""
     return {
         "node": verdict.node,
         "feasible": verdict.feasible,
@@ -202,6 +203,7 @@ def _was_tried(job: Job) -> bool:
 
 
 def _diff(report: VMReport) -> dict[str, t.Any] | None:
+    """Return the difference that C(--diff) shows; None if the run changes nothing."""
     if report.before == report.after or not report.actions:
         return None
     title = f"{report.job.label} ({report.vmid})" if report.job.entry.request.name else report.job.label
@@ -268,6 +270,7 @@ def warnings_of(reports: Iterable[VMReport]) -> list[str]:
 
 
 def _interruption(reports: Sequence[VMReport]) -> str:
+    """Return what an interrupted run has done, what was under way, and what it did not begin."""
     groups: dict[str, list[str]] = {"done": [], "under way": [], "not begun": []}
     for report in reports:
         if report.error is None:

@@ -85,6 +85,7 @@ def _run_on_one(
     *,
     check_mode: bool,
 ) -> Done:
+    """Run a task about one cluster."""
     read = cache(partial(read_settled, access.reader, patience=0))
     task, left_nodes = task.on_each_node(read)
     if approved is not None:

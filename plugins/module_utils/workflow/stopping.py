@@ -117,6 +117,7 @@ class _Process:
 
 
 def _exists(pid: int) -> bool:
+    """Whether a process with this id exists."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

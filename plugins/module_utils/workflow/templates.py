@@ -119,6 +119,7 @@ class Templates:
         return identity_of(self._config(guest, None), guest.node)
 
     def _config(self, guest: Guest, snapshot: str | None) -> Mapping[str, t.Any]:
+        """Return the config of a template, or of a snapshot of it. Read once. Raises TemplateNotFound."""
         key = guest.vmid, snapshot
         if key not in self._configs:
             config = read_config(self.reader, guest.node, guest.vmid, snapshot)
@@ -293,6 +294,7 @@ def _check_source(entry: Entry, clone: Clone, guest: Guest, config: Mapping[str,
 
 
 def _template(guest: Guest, config: Mapping[str, t.Any]) -> Template:
+    """Return a VM as the template of a clone, as its config describes it."""
     drives, mark = drives_from(config), read_mark(config)
     description = str(config.get("description") or "").rstrip("\n") if mark is None else mark.description
     return Template(

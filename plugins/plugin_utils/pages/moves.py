@@ -137,6 +137,7 @@ def _by_name(nodes: Mapping[str, Data]) -> list[tuple[str, Data]]:
 
 
 def _node(name: str, course: Data) -> dict[str, t.Any]:
+    """Return the course of a node as the page shows it."""
     times = ("allocatable", "before", "peak", "after")
     return {
         "node": name,

@@ -64,6 +64,7 @@ def spare_without_largest(nodes: Sequence[Data], resource: str) -> dict[str, t.A
 
 
 def _vm(vm: Data) -> dict[str, t.Any]:
+    """Return a VM as the page shows it."""
     place = {key: place_of(vm).get(key) for key in ("node", "vmid", "storages")}
     if vm.get("cluster") and place["node"]:
         place["node"] = f"{vm['cluster']}/{place['node']}"
@@ -92,6 +93,7 @@ def _top(node: Data, resource: str) -> float:
 
 
 def _node(node: Data, vms: Sequence[Data]) -> dict[str, t.Any]:
+    """Return a node as the page shows it, with the VMs that were placed there."""
     memory = {key: _gib(node[key]) for key in ("memory", "memory_limit", "memory_before", "memory_after")}
     placed = [vm for vm in vms if _was_placed(vm) and vm["node"] == node["node"]]
     return {

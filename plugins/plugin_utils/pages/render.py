@@ -49,6 +49,7 @@ def percent(number: float, whole: float) -> str:
 
 @cache
 def _environment() -> Environment:
+    """Return the environment of the templates, which escapes all that they are given."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,

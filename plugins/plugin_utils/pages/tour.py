@@ -35,6 +35,7 @@ def tour(result: Data) -> dict[str, t.Any]:
 
 
 def _step(step: Data, names: Data, progress: Data) -> dict[str, t.Any]:
+    """Return the maintenance of a node as the page shows it."""
     state = (
         DONE if step["node"] in progress.get("done", ()) else NOW if step["node"] == progress.get("now") else PLANNED
     )

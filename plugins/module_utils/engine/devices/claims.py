@@ -87,6 +87,7 @@ def shortfall(alternative: Alternative, supply: Supply) -> str:
 
 
 def _alternative(wanted: DeviceClaim, claim: str, supply: Supply, matcher: Matcher) -> Alternative:
+    """Return the devices of the supply that meet one alternative of a claim, and per mapping why none of it does."""
     kinds: dict[int, Kind] = {}
     refused: dict[PoolKey, str] = {}
     for key, positions in supply.pools.items():

@@ -139,6 +139,7 @@ class _DeviceView:
 
 @functools.lru_cache(maxsize=1)
 def _environment() -> SandboxedEnvironment:
+    """Return the sandbox in which constraints are evaluated: no attributes of objects, few filters and methods."""
     try:
         from jinja2 import StrictUndefined
         from jinja2.exceptions import SecurityError

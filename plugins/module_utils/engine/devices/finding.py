@@ -97,6 +97,9 @@ class _Search:
             self.supply.give_back(position)
 
     def _from(self, claim: int, room: Mapping[str, int]) -> list[tuple[Alternative, list[int]]] | None:
+        """Meet the claims from this one on. Returns None if that is impossible. room is how many devices of each driver
+        a VM still may have.
+        """
         if claim == len(self.claims):
             return []
         for alternative, offer in self._offers(claim):
@@ -174,6 +177,7 @@ def _allocations(
     found: Iterable[tuple[Alternative, list[int]]],
     options: Mapping[str, Sequence[str]],
 ) -> Iterator[DeviceAllocation]:
+    """Yield each device of the solution with the option that attaches it. options are those that are free."""
     left = {driver: iter(each) for driver, each in options.items()}
     for claim, (alternative, positions) in zip(request.devices, found, strict=True):
         for position in positions:

@@ -59,6 +59,7 @@ class Supply:
         return [sum(map(self.free, positions)) for positions in self.pools.values()]
 
     def _count(self, position: int, sign: int) -> None:
+        """Take one use of a device (sign 1) or give it back (sign -1). What shares its hardware is blocked meanwhile."""
         device = self.devices[position]
         for other in self._sharing_positions[position]:
             if self.devices[other].id == device.id:
@@ -67,6 +68,7 @@ class Supply:
                 self._blocked[other] += sign
 
     def _place_surplus(self) -> None:
+        """Move the uses that exceed a device's capacity to free devices of its mapping: Proxmox picks those."""
         surplus = [(position, -left) for position, left in enumerate(self._left) if left < 0]
         for position, count in surplus:
             device = self.devices[position]

@@ -339,6 +339,7 @@ class Draft:
     landing: str | None = None
 
     def decision(self, turn: int = 0) -> Decision:
+        """Return the draft as a decision. turn is its place among the decisions of the run."""
         return Decision(
             request=self.request,
             node=self.node,

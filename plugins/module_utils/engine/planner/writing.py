@@ -84,6 +84,7 @@ def _at_once(board: Board, item: Item) -> bool:
 
 
 def _position(board: Board, item: Item, part: Part) -> tuple[Position, ...]:
+    """Return where a part takes room: on the node of its item, or at home if that is off the board. Nowhere if new."""
     if part.guest is None:
         return ()
     node = board.node_of(item)
@@ -105,6 +106,7 @@ def moves_of(board: Board, legs: Sequence[Leg]) -> tuple[tuple[Move, ...], tuple
 
 
 def _move(board: Board, leg: Leg, ids: Mapping[int, int]) -> Move:
+    """Return the move of a leg. ids are the numbers of all moves by those of their legs."""
     target = board.nodes[leg.target].name
     lead = next((part for part in leg.parts if part.guest is not None and part.guest.node != target), leg.parts[0])
     guest, mobility = lead.guest, lead.mobility
@@ -201,6 +203,7 @@ def courses(board: Board, legs: Sequence[Leg], start: Sequence[Load]) -> dict[st
 
 
 def _course(board: Board, legs: Sequence[Leg], node: int, before: Load) -> NodeCourse:
+    """Return the load of a node before the plan, at its peak and after it."""
     highest = peaks(legs, node)
     coming = [Position(node, leg.cores, leg.memory, leg.guests) for leg in legs if leg.target == node]
     leaving = [source for leg in legs for source in leg.sources if source.node == node]

@@ -105,6 +105,7 @@ def outside_of(rule: HARule) -> str:
 
 
 def _places(found: Enforced, nodes: Sequence[str]) -> Places:
+    """Return what the enforced rules say of each node, as statuses that are made once."""
     rule = found.by_nodes
     together, kept_with = found.together or (None, "")
     return Places(

@@ -81,6 +81,9 @@ class Overcommit(FilterOfMany):
         return of_sums(nodes, (self, asked, limit.ratio_of(request)), judge)
 
     def _refusal(self, asked: float, wanted: float, host: Node, size: float, ratio: float) -> Status:
+        """Return the status of a node whose limit would be exceeded. No event helps a request that is larger than the
+        limit itself.
+        """
         # The size of an offline node is not known: it may be large enough.
         known = host.cores and host.memory
         fits_alone = size > 0 and asked / size <= ratio

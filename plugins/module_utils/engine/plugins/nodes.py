@@ -78,6 +78,7 @@ class NodeReady(FilterOfMany):
 
 
 def _readiness(node: Node) -> Status | None:
+    """Return why no guest may come to the node now; None if it may."""
     if not node.online:
         return unschedulable(OFFLINE)
     if node.maintenance:

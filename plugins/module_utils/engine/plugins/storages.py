@@ -105,6 +105,7 @@ def parse_storage_classes(classes: Mapping[str, t.Any]) -> dict[str, StorageClas
 
 
 def _storage_class(where: str, name: str, body: Mapping[str, t.Any]) -> StorageClass:
+    """Return a storage class from the config. Raises InvalidPluginConfig."""
     if isinstance(body, Mapping) and isinstance(body.get("reserved"), (int, float)):
         body = {**body, "reserved": str(body["reserved"])}
     values = check_settings(where, STORAGE_CLASS, body)

@@ -124,6 +124,7 @@ def normalized(scores: Sequence[float]) -> list[float]:
 
 
 def _spreads(request: Request, cluster: ClusterState, hard: bool) -> list[Spread]:
+    """Return how the selected guests are spread, for each hard or each soft constraint of the request."""
     constraints = [c for c in request.topology_spread if c.hard is hard]
     allowed = node_matcher(request)
     nodes = [

@@ -121,6 +121,7 @@ def parse_range(text: str) -> VMIDRange:
 
 
 def _interval(part: str, text: str) -> tuple[int, int]:
+    """Return the first and the last VMID of one part of a range. Raises InvalidVMIDRange."""
     match = _ID_OR_RANGE.fullmatch(part)
     if match is None:
         raise InvalidVMIDRange(text, f"{part.strip()!r} is neither an id nor a range")
@@ -137,6 +138,7 @@ def _vmid(digits: str, text: str) -> int:
 
 
 def _merge(intervals: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join intervals that overlap or touch. Returns them in order."""
     merged: list[tuple[int, int]] = []
     for first, last in sorted(intervals):
         if merged and first <= merged[-1][1] + 1:

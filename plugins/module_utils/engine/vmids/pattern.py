@@ -88,6 +88,7 @@ class _Numbers(Automaton):
         return self.after(reading)
 
     def _find_viable(self) -> list[int]:
+        """Return the positions from which a match can still end, for each number of digits that are left."""
         at_end = added = self.end
         while added:
             added = self._leading_to(at_end, self.anchor_positions(END)) & ~at_end

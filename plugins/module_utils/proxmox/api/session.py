@@ -132,6 +132,7 @@ class Session:
         self._api.close()
 
     def _call(self, method: str, path: str, params: Mapping[str, t.Any]) -> t.Any:
+        """Send a request and return the data of its answer. An expired ticket is renewed once."""
         sent = {
             key: int(value) if isinstance(value, bool) else value for key, value in params.items() if value is not None
         }
@@ -146,6 +147,7 @@ class Session:
         return _data(answer, method, path, sent, self.where, self.user)
 
     def _exchange(self, method: str, path: str, sent: Mapping[str, t.Any], authentication: Authentication) -> Answer:
+        """Send a request and return the answer. Only a read may be sent again."""
         repeatable = method == "GET"
         if not repeatable and self._before_write is not None:
             self._before_write()
@@ -347,6 +349,7 @@ def require_libraries() -> None:
 
 
 def _host(text: str, port: int) -> Host:
+    """Return a host from C(api_host): a name or address, with an own port behind a colon. Raises InvalidRequest."""
     if "://" in text or "/" in text or "@" in text:
         what = "a host name or address without user, scheme and path"
         raise InvalidRequest(f"api_host: expected {what}{got('api_host', text)}")

@@ -169,6 +169,7 @@ class _Connection:
 
 
 def _read(response: t.Any) -> bytes:
+    """Read the body of an answer. Raises ContentDecodingError if it is too large."""
     import requests
 
     body = bytearray()

@@ -105,6 +105,9 @@ def fault_of(entry: MappedPath, hardware: Sequence[Row]) -> str:
 
 
 def _usb_fault(entry: MappedPath, hardware: Sequence[Row]) -> str:
+    """Return how a USB device differs from its mapping: Proxmox does not start a VM with it then. Empty if it does not
+    differ.
+    """
     ids = {usb_port(row): _pair(row.get("vendid"), row.get("prodid")) for row in hardware}
     if entry.path is None:
         return "" if entry.hardware in ids.values() else f"USB device '{entry.hardware}' not found"
@@ -114,6 +117,9 @@ def _usb_fault(entry: MappedPath, hardware: Sequence[Row]) -> str:
 
 
 def _pci_fault(entry: MappedPath, hardware: Sequence[Row]) -> str:
+    """Return how a PCI device differs from its mapping: Proxmox does not start a VM with it then. Empty if it does not
+    differ.
+    """
     rows = {_address(row): row for row in hardware}
     for number, address in enumerate(function_addresses(entry)):
         if address not in rows:
@@ -194,6 +200,7 @@ def given_attributes(
 
 
 def _of_entry(entry: Mapping[str, str]) -> dict[str, t.Any]:
+    """Return the attributes of a device that its mapping records."""
     vendor, _colon, device = entry.get("id", "").lower().partition(":")
     attributes: dict[str, t.Any] = {"vendor": vendor, "device": device} if device else {}
     if "subsystem-id" in entry:
@@ -204,6 +211,7 @@ def _of_entry(entry: Mapping[str, str]) -> dict[str, t.Any]:
 
 
 def _of_hardware(driver: str, row: Row) -> dict[str, t.Any]:
+    """Return the attributes of a device that its node reports."""
     attributes = {key: _without_prefix(value) for key, value in row.items() if isinstance(value, (str, int, float))}
     if driver == USB:
         attributes |= {"vendor": attributes.get("vendid"), "device": attributes.get("prodid")}

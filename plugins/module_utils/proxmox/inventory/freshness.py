@@ -187,6 +187,9 @@ def read_config(reader: Reader, node: str, vmid: int, snapshot: str | None = Non
 
 
 def _doubts(reader: Reader, snapshot: Snapshot, auditor: bool | None) -> _Doubts:
+    """Return what the task list makes doubtful of the cluster's list. Who does not see the tasks of others doubts all
+    of it.
+    """
     tasks = _tasks(reader)
     running = [task for task in tasks if "endtime" not in task]
     migrating = _vmids_of(running, MIGRATIONS)
@@ -268,6 +271,7 @@ def _trusted_vmids(snapshot: Snapshot, known: Mapping[int, KnownGuest], doubts: 
 
 
 def _contradicts(row: Guest, known: KnownGuest, doubts: _Doubts) -> bool:
+    """Whether a row of the cluster's list contradicts what is known of a guest, and so is not used."""
     # A row with another name is outdated, or belongs to a new guest with this VMID. A row with a lock of a creation
     # contradicts a guest whose creation was complete.
     if row.name not in (None, known.name) or (known.whole and row.lock in BEING_MADE):
@@ -339,6 +343,7 @@ def _merge(
     doubtful: Set[int],
     restoring: Set[int] = frozenset(),
 ) -> Snapshot:
+    """Replace the doubtful guests of the snapshot by those of the nodes' own lists."""
     # Proxmox sets no lock on a VM that it restores: show it as one that is being created.
     fresh = {
         guest.vmid: dataclasses.replace(guest, lock="create")
@@ -394,6 +399,7 @@ def _with_moved(reader: Reader, settled: Snapshot, missing: Set[int]) -> Snapsho
 
 
 def _unfinished_places(snapshot: Snapshot, lists: Mapping[Place, object], doubtful: Set[int]) -> set[Place]:
+    """Return the nodes, with the kind of guest, where a nameless guest is being created."""
     return {
         (guest.node, guest.kind)
         for guest in snapshot.guests

@@ -102,6 +102,7 @@ def _read_rules(reader: Reader) -> tuple[HARule, ...]:
 
 
 def _read_groups(reader: Reader) -> tuple[HARule, ...]:
+    """Read the HA groups of releases before 9, as node-affinity rules."""
     try:
         groups: list[Row] = reader.get("/cluster/ha/groups")
     except (ApiError, NotRecorded):
@@ -129,6 +130,7 @@ def _read_groups(reader: Reader) -> tuple[HARule, ...]:
 
 
 def _rule(row: Row) -> HARule:
+    """Return the HA rule of a row."""
     return HARule(
         name=row["rule"],
         type=row["type"],

@@ -74,6 +74,7 @@ class KeptDemands:
             write_json("reservations", str(path), {"version": VERSION, "guests": newest})
 
     def _read(self, grid: Grid) -> dict[str, t.Any]:
+        """Return what earlier runs have stored for this window. What cannot be read counts as nothing."""
         if self._folder is None:
             return {}
         try:

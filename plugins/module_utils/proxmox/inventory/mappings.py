@@ -124,6 +124,7 @@ def _read_mappings(reader: Reader) -> list[MappedPath]:
 def _read_hardware(
     reader: Reader, paths: Sequence[MappedPath], needs: DeviceNeeds, nodes: Mapping[str, Node]
 ) -> list[Device]:
+    """Read the devices behind mappings, with their faults. Types of mediated devices are devices of their own."""
     addresses: dict[_Place, set[str]] = {}
     for path in paths:
         addresses.setdefault((path.node, path.driver), set()).update(function_addresses(path))
@@ -239,6 +240,7 @@ def _read_holdings(reader: Reader, nodes: Iterable[str], guests: Iterable[Guest]
 
 
 def _read_holding(reader: Reader, node: str, vmid: int, running: bool) -> list[Holding] | None:
+    """Read which devices a guest holds; None if its node does not answer."""
     try:
         config = read_config(reader, node, vmid)
     except NodeUnreachable:

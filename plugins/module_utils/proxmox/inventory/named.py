@@ -65,6 +65,7 @@ def _storage_of(named: Named) -> str:
 def _note_mappings(
     found: Mapping[str, dict[Named, bool]], kind: str, names: Iterable[str], rows: Iterable[Row]
 ) -> None:
+    """Note in found for each node whether it has an entry in the mappings with these names."""
     entries = {str(row.get("id")): row.get("map") or () for row in rows}
     for name in names:
         there = {_node_of(str(entry)) for entry in entries.get(name, ())}
@@ -78,6 +79,7 @@ def _node_of(entry: str) -> str:
 
 
 def _note_devices(reader: Reader, found: Mapping[str, dict[Named, bool]], kind: str, hosts: Collection[str]) -> None:
+    """Note in found for each node whether it has the devices with these addresses or ids."""
     # Without it, Proxmox VE leaves out classes of devices that are rarely passed through.
     everything = {"pci-class-blacklist": ""} if kind == "pci" else {}
     lists = in_parallel(lambda node: read_rows(reader, f"/nodes/{node}/hardware/{kind}", **everything), sorted(found))
@@ -108,6 +110,7 @@ def _note_places(found: Mapping[str, dict[Named, bool]], wanted: Iterable[Named]
 def _note_snippets(
     reader: Reader, found: Mapping[str, dict[Named, bool]], volumes: Sequence[str], storages: Sequence[Storage]
 ) -> None:
+    """Note in found for each node whether it has these snippets, all of them on one storage."""
     teller = {each.name: each.node for each in storages if each.shared}
     asked = {each.node: teller.get(each.name, each.node) for each in storages if "snippets" in each.content}
     lists = in_parallel(

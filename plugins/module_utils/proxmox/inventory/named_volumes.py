@@ -76,6 +76,7 @@ def _kind_of(volume: str) -> tuple[str, int | None] | None:
 def _look_up(
     node: str, volume: str, content: str, sizes: Mapping[str, int]
 ) -> Iterable[tuple[tuple[str, str], int | None]]:
+    """Yield the size of a volume on a node, or None if it is surely missing; nothing if that is not known."""
     storage, _separator, name = volume.partition(":")
     archive = _IN_ARCHIVE.fullmatch(name)
     if volume in sizes:

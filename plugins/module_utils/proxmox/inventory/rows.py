@@ -139,6 +139,7 @@ def bounds_of(setting: object) -> NextId:
 
 
 def _without_options(reader: Reader, auditor: bool | None) -> NextId:
+    """Return the bounds of VMIDs for a user who cannot read the options of the datacenter."""
     # Proxmox answers with the lowest VMID within the bounds that is free, also of guests that this user cannot see. So
     # no lower VMID is available. The upper bound is only in the error when all VMIDs are taken.
     try:

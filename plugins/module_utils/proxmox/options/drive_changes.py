@@ -121,6 +121,9 @@ def _move(drive: Drive, file: str, target: str | None, *, displaced: bool) -> Dr
 
 
 def _compare_disk(drive: Drive, file: str, present: dict[str, str], move: DriveChange | None) -> DriveChange | None:
+    """Return the change of a disk that stays on its storage or is moved; None if nothing differs. present is emptied of
+    what was compared.
+    """
     kind = kind_of(drive.slot)
     size = size_in_config(present.pop("size", ""))
     wanted = {**present, **{key: value for key, value in drive.options.items() if key not in CREATION_ONLY}}
@@ -186,6 +189,7 @@ def _compare_medium(drive: Drive, file: str, present: Mapping[str, str], storage
 
 
 def _add(drive: Drive, storage: str | None) -> DriveChange:
+    """Return the change that adds a drive. Without a storage, one has to be chosen first."""
     if storage is None and drive.volume is None:
         return DriveChange("a new drive", unplaced=True)
     value = drive.to_api(storage)

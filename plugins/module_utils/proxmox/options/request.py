@@ -162,6 +162,7 @@ def drives_of(options: Mapping[str, t.Any]) -> dict[str, Drive]:
 
 
 def _name(params: Mapping[str, t.Any]) -> str:
+    """Return the requested name, empty for a VM that is named by its VMID alone. Raises InvalidRequest."""
     name = params.get("name")
     if name is None:
         if params.get("vmid") is None:
@@ -177,6 +178,7 @@ def _vmid(value: t.Any) -> int | None:
 
 
 def _context(params: Mapping[str, t.Any]) -> dict[str, str]:
+    """Return the context of a request, with the keys of qemu-scheduler. Raises InvalidRequest."""
     context = {str(key): str(value) for key, value in (params.get("context") or {}).items() if value is not None}
     known = sorted(_CONTEXT_KEYS.values())
     for key in context:

@@ -99,6 +99,7 @@ def _option(
     since: tuple[int, int] | None = None,
     longest: int | None = None,
 ) -> VMOption:
+    """Return a row of the table, whose API parameter has its name if no other is given."""
     return VMOption(name, conversion, api or name, default=default, since=since, longest=longest)
 
 
@@ -252,6 +253,7 @@ def _check_size(api: Mapping[str, Value]) -> None:
 
 
 def _number(family: VMOption, value: t.Any) -> dict[str, Value]:
+    """Return the API parameters of numbered options, such as net0 and net1. Raises InvalidRequest."""
     expected = f"a mapping with keys {family.api}0 to {family.api}{family.count - 1}"
     if family.count == 1:
         expected = f"a mapping with the key {family.api}0"

@@ -269,6 +269,7 @@ class PropertyKind:
         return self.complete(self.keep_generated(wanted, current)) == self.complete(current)
 
     def _split(self, option: str, text: str) -> list[tuple[str, str]]:
+        """Return the properties in a text, as (key, value). One part may lack the key, and has the default one then."""
         given = []
         for part in filter(str.strip, text.split(",")):
             key, equals, value = part.strip().partition("=")
@@ -280,6 +281,7 @@ class PropertyKind:
         return given
 
     def _collect(self, option: str, given: list[tuple[str, t.Any]], also: tuple[str, ...] = ()) -> dict[str, str]:
+        """Return the properties in the form in which they are compared. Raises InvalidRequest."""
         properties: dict[str, str] = {}
         for key, value in given:
             for name, each in self._resolve(option, key, value, also):
@@ -289,6 +291,9 @@ class PropertyKind:
         return properties
 
     def _resolve(self, option: str, key: str, value: t.Any, also: tuple[str, ...]) -> list[tuple[str, t.Any]]:
+        """Return the properties that a key stands for: itself, its alias, or a pair such as the model and MAC of a
+        card.
+        """
         for name in (key, key.replace("_", "-")):
             name = self.aliases.get(name, name)
             if name in self.properties:
@@ -391,6 +396,7 @@ class Fields:
         return found
 
     def flag(self, key: str, default: bool) -> bool:
+        """Return a boolean. Raises InvalidRequest."""
         if key not in self:
             return default
         found = boolean(self.body[key])

@@ -98,6 +98,7 @@ def connect(clusters: Sequence[Cluster]) -> tuple[dict[str, Access], dict[str, C
 
 
 def _cluster(where: str, body: Mapping[str, t.Any], params: Mapping[str, t.Any]) -> Cluster:
+    """Return one cluster of the task, with the options of the task where it has none. Raises InvalidRequest."""
     name = body["name"]
     if not name:
         raise invalid(f"{where}.name", name, "the name by which the task calls the cluster")
@@ -128,6 +129,7 @@ def _with_labels(facts: Facts, labels: Mapping[str, str]) -> Facts:
 
 
 def _connect(cluster: Cluster) -> Access | CollectionError:
+    """Connect to a cluster. Returns the error if that is impossible."""
     access: Access | None = None
     try:
         access = Access.open(cluster.params, cluster.facts)

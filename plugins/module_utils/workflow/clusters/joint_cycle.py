@@ -98,6 +98,8 @@ class JointCycle:
             return loose
 
     def _decide(self, entries: Sequence[Entry], cycles: Mapping[str, Cycle | None]) -> list[Job]:
+        """Read all clusters, find the cluster of each existing VM, and decide about the others."""
+
         def read(site: Site) -> Seen:
             jobs = [Job(entry, cluster=site.name) for entry in entries]
             return site.placer.read(jobs, site.lessons, cycles[site.name])

@@ -118,6 +118,7 @@ class Converger:
 
     @staticmethod
     def _shut_down(plan: ExistingPlan, node: str, binder: Binder, guest: GuestWriter, shutdown: Shutdown) -> str:
+        """Shut the VM down, or stop it if the task permits that."""
         if shutdown.force and shutdown.seconds == 0:
             return binder.lifecycle.stop(node, guest)
         try:
@@ -140,6 +141,7 @@ class Converger:
 
     @staticmethod
     def _update(plan: ExistingPlan, binder: Binder, guest: GuestWriter) -> None:
+        """Send the changes of the plan: config, disks, cloud-init, name, template, pool and HA, in this order."""
         node, ha = plan.guest.node, plan.entry.request.ha
         adjustment = adjustment_of(plan.changes)
         told = binder.lifecycle.update(

@@ -204,6 +204,7 @@ def _in_its_pool(entry: Entry, namesakes: Sequence[Guest]) -> Sequence[Guest]:
 
 
 def _other_pool(entry: Entry, guest: Guest) -> OtherPool:
+    """Return the error for a VM that has the name but is in another pool."""
     return OtherPool(
         f"{entry.label}: {_name_guests([guest])} is in pool {guest.pool}, requested in pool {entry.request.pool}: it "
         "is not taken for the same VM; set adopt=true if it is",
@@ -226,6 +227,7 @@ def _match(
     reserved: Mapping[Key, Reservation],
     shown: Collection[int],
 ) -> Match:
+    """Return the existing VM that an entry means, or why that is not known."""
     request = entry.request
     key = (request.name, request.node or "") if request.per_node else request.name
     reservation = reserved.get(key) if request.name else None
@@ -251,6 +253,7 @@ def _match(
 
 
 def _not_known(entry: Entry, perhaps: Sequence[Guest]) -> VMNotKnown:
+    """Return the error for a VM that may be one of those without a known name."""
     done = "nothing is removed" if entry.state == "absent" else "it is not created"
     return VMNotKnown(
         f"{entry.label}: was not found, and may be one of those: {named_nowhere(perhaps)}. So {done}. Bring the node "
@@ -267,6 +270,7 @@ def _match_by_vmid(
     reservation: Reservation | None,
     shown: Collection[int],
 ) -> Match:
+    """Return the VM with the VMID of an entry, if its name and pool are those of the entry."""
     name = entry.request.name
     if guest is not None:
         if guest.kind != "qemu":

@@ -121,6 +121,7 @@ def require_sight(session: Session, nodes: Iterable[str], *, guests: bool, marks
 
 
 def _require_all_guests(session: Session, held: Held) -> None:
+    """Raise PermissionDenied if guests may be hidden from this user."""
     risk = "a node may have guests that this user cannot see, so that it would look drained"
     if not sees_guests(held):
         raise PermissionDenied(f"{risk}: grant VM.Audit on {GUESTS}, with propagation", path=GUESTS)

@@ -127,6 +127,7 @@ class MoveGate:
         self.in_progress.difference_update(move.vmids)
 
     def _count(self, move: Move, cycle: Cycle) -> Counted:
+        """Return the cluster as it is now, with the moves and reservations of others."""
         reservations = self._access.of_others(cycle.reservations())
         snapshot = self._access.glance()
         awaited = {reservation.vmid for reservation in reservations}
@@ -146,6 +147,7 @@ class MoveGate:
         return counted
 
     def _check(self, move: Move, counted: Counted) -> None:
+        """Raise PlanStale if a move is not possible any more as it was planned."""
         cluster = with_moves(counted.snapshot, counted.under_way)
         state = cluster_state(cluster, counted.stand_ins)
         guest, target = state.get(move.vmid), state.node(move.target)

@@ -68,6 +68,7 @@ def move_progress(path: str | None) -> Callable[[MoveStep], None]:
 
 
 def _line_of(step: MoveStep) -> dict[str, t.Any]:
+    """Return a move that has ended as a line of the progress file has it."""
     report, move = step.report, step.report.move
     return {
         "done": step.done,
@@ -140,6 +141,7 @@ class Executor:
                         halted = True
 
     def _carry_out(self, report: MoveReport) -> None:
+        """Make one move, and note its error and its duration in the report."""
         began = time.monotonic()
         try:
             self._move(report)
@@ -149,6 +151,7 @@ class Executor:
             report.seconds = time.monotonic() - began
 
     def _move(self, report: MoveReport) -> None:
+        """Ask the gate, make the move, and release its reservation. Raises what keeps it from being made."""
         move, gate, begun = report.move, self._gate, False
         self._stop.check()
         try:

@@ -92,6 +92,7 @@ def changes_since(plan: Plan, premises: Premises, state: ClusterState) -> list[s
 
 
 def _lost_nodes(plan: Plan, state: ClusterState) -> Iterator[str]:
+    """Yield the nodes of the plan that are missing or offline now, as sentence parts."""
     for name in sorted({node for move in plan.moves for node in (move.source, move.target)}):
         info = state.node(name)
         if info is None:
@@ -103,6 +104,7 @@ def _lost_nodes(plan: Plan, state: ClusterState) -> Iterator[str]:
 
 
 def _changed_guests(premises: Premises, state: ClusterState) -> Iterator[str]:
+    """Yield how guests differ from those for which the plan was made, as sentence parts."""
     for vmid, before in sorted(premises.guests.items()):
         guest = state.get(vmid)
         if guest is None:

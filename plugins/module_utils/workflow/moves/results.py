@@ -162,6 +162,7 @@ def _as_carried_out(
 
 
 def _report(report: MoveReport) -> dict[str, t.Any]:
+    """Return a move as the result has it."""
     move, error = report.move, report.error
     told: dict[str, t.Any] = {
         "id": move.id,

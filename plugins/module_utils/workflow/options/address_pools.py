@@ -62,6 +62,7 @@ class AddressPool:
         return found
 
     def _allowed_addresses(self) -> Iterator[Address]:
+        """Yield the addresses of the pool in order, without those that are excluded."""
         kind = ipaddress.IPv4Address if self.network.version == 4 else ipaddress.IPv6Address
         reserved = self._reserved_addresses()
         for first, last in self.ranges:
@@ -141,6 +142,7 @@ def fixed_addresses(pools: Iterable[AddressPool], options: Iterable[Mapping[str,
 
 
 def _pool(where: str, name: str, body: t.Any) -> AddressPool:
+    """Return one pool of the option. Raises InvalidRequest."""
     fields = Fields(where, body, KEYS)
     network = _network(fields)
     hosts = (int(network.network_address), int(network.broadcast_address))
@@ -161,6 +163,7 @@ def _pool(where: str, name: str, body: t.Any) -> AddressPool:
 
 
 def _network(fields: Fields) -> Network:
+    """Return the network of a pool. Raises InvalidRequest."""
     text = fields.require_text("network", NETWORK_EXPECTED)
     if "/" not in text:
         raise invalid(fields.path("network"), text, NETWORK_EXPECTED)

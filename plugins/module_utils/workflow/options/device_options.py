@@ -93,6 +93,7 @@ def device_needs(
 
 
 def _class(name: str, body: object) -> DeviceClass:
+    """Return one device class. Raises InvalidRequest."""
     where = f"device_classes.{name}"
     if not isinstance(body, Mapping):
         raise invalid(where, body, "a mapping with driver and constraints")
@@ -103,6 +104,7 @@ def _class(name: str, body: object) -> DeviceClass:
 
 
 def _claim(option: str, body: Mapping[str, t.Any], classes: Mapping[str, DeviceClass]) -> DeviceClaim:
+    """Return one claim, with its alternatives. Raises InvalidRequest."""
     name = str(body.get("name") or "")
     if not name:
         raise InvalidRequest(f"{option}: a claim has no name, expected a name for each claim", option=option)
@@ -124,6 +126,7 @@ def _claim(option: str, body: Mapping[str, t.Any], classes: Mapping[str, DeviceC
 
 
 def _parse_claim(where: str, name: str, body: Mapping[str, t.Any], classes: Mapping[str, DeviceClass]) -> DeviceClaim:
+    """Return a claim or an alternative of one, with what its class sets. Raises InvalidRequest."""
     kind = body.get("class")
     if kind is not None and kind not in classes:
         known = ", ".join(sorted(classes)) or "none is defined"
@@ -162,6 +165,7 @@ def _implied_driver(mdev: str | None, options: Mapping[str, t.Any]) -> str | Non
 
 
 def _options(where: str, driver: str | None, given: object) -> dict[str, str]:
+    """Return the properties that a claim adds to the device's option. Raises InvalidRequest."""
     if not given:
         return {}
     if not isinstance(given, Mapping):
@@ -180,6 +184,7 @@ def _driver(where: str, value: object) -> str | None:
 
 
 def _constraints(where: str, given: object) -> tuple[str, ...]:
+    """Return the constraints of a claim, of which each must be an expression. Raises InvalidRequest."""
     texts = _texts(f"{where}.constraints", given)
     for text in texts:
         try:

@@ -82,6 +82,7 @@ def read_plugin_config(given: t.Any) -> dict[str, t.Any]:
 
 
 def _with_options(config: dict[str, t.Any], params: Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """Add the module options that are settings of plugins. Raises InvalidRequest if they contradict the config."""
     for option, (section, plugin, key) in SETTINGS_OF_OPTIONS.items():
         value = params.get(option)
         if not value:
@@ -94,6 +95,7 @@ def _with_options(config: dict[str, t.Any], params: Mapping[str, t.Any]) -> dict
 
 
 def _mapping(parent: dict[str, t.Any], key: str) -> dict[str, t.Any]:
+    """Return the mapping at a key, which is added if there is none. Raises InvalidPluginConfig."""
     if parent.get(key) is None:
         parent[key] = {}
     child: dict[str, t.Any] = parent[key]
@@ -153,6 +155,7 @@ def _entry_points() -> Iterator[importlib.metadata.EntryPoint]:
 
 
 def _register(registry: Registry, plugin: type[Plugin], origin: str) -> None:
+    """Add a plugin of others. Raises InvalidPluginConfig if it is none."""
     registry.register(plugin, origin)
     if not sections_of(plugin):
         raise InvalidPluginConfig(f"plugin {plugin.name} ({origin}) implements no extension point")
@@ -162,6 +165,7 @@ def _register(registry: Registry, plugin: type[Plugin], origin: str) -> None:
 
 
 def _files(given: str) -> list[Path]:
+    """Return the files that a path of plugin_paths stands for. Raises InvalidPluginConfig."""
     shown = shorten(quote("plugin_paths", given))
     try:
         path = Path(given).expanduser()

@@ -181,6 +181,7 @@ def selector_of(body: Fields) -> Selector:
 
 
 def _affinity(body: Fields) -> AffinityTerm:
+    """Return a rule between VMs. Raises InvalidRequest."""
     required = body.flag("required", True)
     if required and "weight" in body:
         raise invalid(body.path("weight"), body.body["weight"], "a weight only together with required: false")
@@ -194,6 +195,7 @@ def _affinity(body: Fields) -> AffinityTerm:
 
 
 def _spread(body: Fields) -> SpreadConstraint:
+    """Return a constraint about the spread over domains. Raises InvalidRequest."""
     return SpreadConstraint(
         topology_key=body.require_text("topology_key", "the key of a node label, or node"),
         selector=selector_of(body),
@@ -203,6 +205,7 @@ def _spread(body: Fields) -> SpreadConstraint:
 
 
 def _expression(body: Fields) -> Expression:
+    """Return an expression about a node's labels. Raises InvalidRequest."""
     operator = body.choice("operator", OPERATORS)
     values = body.texts("values")
     where = body.path("values")
@@ -221,6 +224,7 @@ def _expression(body: Fields) -> Expression:
 
 
 def _toleration(body: Fields) -> Toleration:
+    """Return a toleration. Raises InvalidRequest."""
     operator = body.choice("operator", MATCHES, "Equal")
     if operator == "Exists" and "value" in body:
         raise invalid(body.path("value"), body.body["value"], "no value for operator Exists")
@@ -237,6 +241,7 @@ def _toleration(body: Fields) -> Toleration:
 
 
 def _priority(where: str, value: t.Any, classes: Mapping[str, int]) -> int:
+    """Return the priority that a number or the name of a class stands for. Raises InvalidRequest."""
     if str(value) in classes:
         return classes[str(value)]
     if isinstance(value, str) and not re.fullmatch(r"-?\d+", value.strip()):
@@ -273,6 +278,7 @@ def standing_rules(params: Mapping[str, t.Any]) -> StandingRules:
 
 
 def _standing_rule(body: Fields) -> StandingRule:
+    """Return a rule of the option rules. Raises InvalidRequest."""
     kind = body.choice("type", STANDING_TYPES)
     selector = selector_of(body)
     if kind == "node-affinity":
@@ -322,6 +328,7 @@ def _read_facts(nodes: t.Any) -> dict[str, dict[str, t.Any]]:
 
 
 def _facts_by_node(said: Mapping[str, Mapping[str, t.Any]], node_names: Collection[str]) -> dict[str, dict[str, t.Any]]:
+    """Return the facts of each node, those under its own name last."""
     found: dict[str, dict[str, t.Any]] = {}
     # Sorting keeps the order in which patterns were written, and puts names after them.
     for key in sorted(said, key=lambda key: key in node_names):
@@ -338,6 +345,7 @@ def _nodes_named(key: str, node_names: Collection[str]) -> list[str]:
 
 
 def _facts(body: Fields) -> dict[str, t.Any]:
+    """Return what is said of a node as fields of Node. Raises InvalidRequest."""
     facts: dict[str, t.Any] = {}
     if "labels" in body:
         facts["labels"] = labels_of(body.path("labels"), body.body["labels"])
@@ -373,6 +381,7 @@ def _taint(body: Fields) -> Taint:
 
 
 def _merge_facts(into: dict[str, t.Any], facts: Mapping[str, t.Any]) -> None:
+    """Add facts to those of a node: labels and taints add up, another value replaces the earlier one."""
     for field, value in facts.items():
         if field == "labels":
             into[field] = {**into.get(field, {}), **value}

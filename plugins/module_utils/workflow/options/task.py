@@ -206,6 +206,7 @@ def surplus_entries(
 
 
 def _series(where: str, body: Mapping[str, t.Any], merged: Mapping[str, t.Any]) -> Series:
+    """Return the series of an entry with a count. Raises InvalidRequest."""
     count, start, name = body["count"], body.get("count_start"), body.get("name")
     check_range(f"{where}count", count, 0, MOST)
     if start is not None:
