@@ -281,7 +281,7 @@ class ClusterState:
     # --- inside ---
 
     def _place_storages(self, storages: Iterable[Storage]) -> None:
-        """Give each node its storages. What they hold is counted once for a shared storage, whatever node reports it."""
+        """Give each node its storages. A shared one is counted once, whatever node reports it."""
         shared, local = Shelf(), {name: Shelf() for name in self._by_name}
         alike: dict[tuple[str, bool, frozenset[str]], NodeStorage] = {}
         for storage in sorted(storages, key=lambda s: (s.name, s.node)):

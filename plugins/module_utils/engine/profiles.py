@@ -209,7 +209,7 @@ def sections_of(plugin_class: type[points.Plugin]) -> tuple[str, ...]:
 
 
 def _policy_of(plugins: Iterable[points.Plugin], enabled: Collection[points.Plugin]) -> Policy:
-    """Return the policy that the plugins set together. A value that a disabled plugin sets counts, but is not enforced."""
+    """Return the policy that the plugins set together. What a disabled plugin sets is not enforced."""
     values: dict[str, t.Any] = {}
     for plugin in plugins:
         unknown = sorted(set(plugin.sets) - _POLICIES)

@@ -275,7 +275,7 @@ class TaskFollower:
 
 
 class _Watch:
-    """One task that somebody waits for, and what the looks at it have shown so far.
+    """A task that is waited for, and what has been seen of it so far.
 
     Attributes:
         began: when the wait began, by the poller's clock.

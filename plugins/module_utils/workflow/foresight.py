@@ -77,7 +77,7 @@ class Foresight:
         return self._check(label, decision.node, create_parameters(request, decision), runs=request.running)
 
     def _check(self, label: str, node: str, parameters: Mapping[str, t.Any], *, runs: bool) -> list[str]:
-        """Return warnings about what a node lacks for these parameters. Raises InvalidRequest for what it would refuse."""
+        """Return warnings about what a node lacks. Raises InvalidRequest for parameters that it would refuse."""
         host = next((each for each in self.snapshot.nodes if each.name == node), None)
         if host is None:
             return []

@@ -59,7 +59,7 @@ class Supply:
         return [sum(map(self.free, positions)) for positions in self.pools.values()]
 
     def _count(self, position: int, sign: int) -> None:
-        """Take one use of a device (sign 1) or give it back (sign -1). What shares its hardware is blocked meanwhile."""
+        """Take a device once (sign 1), or give it back (sign -1). What shares its hardware is blocked meanwhile."""
         device = self.devices[position]
         for other in self._sharing_positions[position]:
             if self.devices[other].id == device.id:

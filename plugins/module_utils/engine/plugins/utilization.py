@@ -65,7 +65,7 @@ class Utilization(ScorePlugin):
         return 100.0 * (1.0 - used)
 
     def _used(self, node: NodeInfo, resource: str) -> float:
-        """Return what is used of a resource: as usual if that is known, else now, with what VMs just decided will use."""
+        """Return what is used of a resource: as usual if that is known, else now and by VMs just decided."""
         usual = usual_load(node, resource) if self.config["history"] else None
         if usual is not None:
             return usual

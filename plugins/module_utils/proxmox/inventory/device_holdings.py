@@ -78,7 +78,7 @@ class _Book:
         return [f"{held.address}/{held.mdev}" if held.mdev else held.address]
 
     def enter(self, held: Holding, choices: Sequence[str]) -> None:
-        """Give a guest the first free one of the devices among which Proxmox picks, or the first one if none is free."""
+        """Give a guest the first free device of those among which Proxmox picks, or the first one if none is free."""
         if not choices:
             return
         chosen = next((choice for choice in choices if self._is_free(held.driver, choice)), choices[0])

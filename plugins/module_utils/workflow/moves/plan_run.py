@@ -165,7 +165,7 @@ class PlanRun:
         return outcome
 
     def _carry_out(self, outcome: Outcome, executor: Executor) -> None:
-        """Carry out the plan, and plan again until nothing is left to move, or another round would not help."""
+        """Carry out the plan, and plan again until nothing is left to move or another round is pointless."""
         rounds, fewest, number = 0, len(outcome.last.moves), 0
         while rounds < ROUNDS:
             self._stop.check()
