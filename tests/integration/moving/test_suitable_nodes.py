@@ -59,9 +59,21 @@ def is_running(cluster: SimulatedCluster, vmid: int) -> bool:
 
 
 @pytest.mark.parametrize("version", ["9.2", "8.4"])
-@pytest.mark.parametrize("cpu", ["x86-64-v4", "EPYC-Genoa", "host", "cputype=host,flags=+aes", "max"])
-def test_drain__moves_a_running_vm_to_a_node_that_has_its_cpu(start: Start, cpu: str, version: str) -> None:
-    guest = vm(101, config={"cpu": cpu})
+@pytest.mark.parametrize(
+    "cpu",
+    [
+        "x86-64-v4",
+        "EPYC-Genoa",
+        "host",
+        "cputype=host,flags=+aes",
+        "max",
+        {"cpu": "kvm64", "args": "-smbios x -cpu host"},
+    ],
+)
+def test_drain__moves_a_running_vm_to_a_node_that_has_its_cpu(
+    start: Start, cpu: str | dict[str, str], version: str
+) -> None:
+    guest = vm(101, config=cpu if isinstance(cpu, dict) else {"cpu": cpu})
     with start(guest, cpus=(AMD, INTEL, AMD), version=version) as (cluster, controller):
         result = controller.run("node_drain", name=["pve1"])
         assert (result.get("changed"), result.get("failed", False)) == (True, False), result

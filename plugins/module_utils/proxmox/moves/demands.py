@@ -19,6 +19,7 @@ from .mobility_ha import Surroundings
 _DEVICE = re.compile(r"(hostpci|usb)\d+")
 _BRIDGE = re.compile(r"(?:^|,)bridge=([^,]+)")
 _VERSION = re.compile(r"(?:^|[,=])(?:pc-q35|pc-i440fx|virt)-(\d{1,3})\.(\d{1,3})")
+_CPU_IN_ARGS = re.compile(r"(?:^|\s)--?cpu[\s=]+['\"]?([A-Za-z][\w.-]*)")
 OF_ITS_NODE = frozenset({"host", "max"})
 """CPU types with which a VM sees the CPU of its node."""
 _FLAGS_TOLD = 8
@@ -29,9 +30,12 @@ def demands_of(config: Mapping[str, t.Any], kind: str) -> Demands:
     if kind != "qemu":
         return Demands(bridges=_bridges(config))
     traits = traits_of(config)
+    # Proxmox puts args last, and QEMU takes the last CPU that it is given.
+    given = _CPU_IN_ARGS.findall(str(config.get("args", "")))
+    cpu_type = given[-1] if given and given[-1] in OF_ITS_NODE else traits["cpu_type"]
     version = _VERSION.search(str(config.get("machine", "")))
     machine = (int(version[1]), int(version[2])) if version else None
-    return Demands(traits["cpu_type"], traits["cpu_flags"], _bridges(config), tuple(_claims(config)), machine)
+    return Demands(cpu_type, traits["cpu_flags"], _bridges(config), tuple(_claims(config)), machine)
 
 
 def _bridges(config: Mapping[str, t.Any]) -> frozenset[str]:
