@@ -15,6 +15,7 @@ import pytest
 from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller, ModuleServer
 from support.playbook import run_tasks
+from support.versions import both_versions
 from support.waiting import until
 
 from .conftest import NODES, TIME_SCALE, on, writes
@@ -120,6 +121,19 @@ def test_drain__moves_no_guest_that_the_ha_manager_brings_back(
         assert "ha-manager crm-command node-maintenance enable pve1" in result["stuck"][0]["cure"]
         assert ("nofailback" in result["stuck"][0]["cure"]) is (version == "8.4")
         assert "HA rule 'prefer' prefers" in result["stuck"][0]["why"]
+
+
+@both_versions
+def test_drain__asks_for_the_nodes_on_which_the_ha_manager_keeps_the_guest(
+    version: str, modules: ModuleServer, tmp_path: Path
+) -> None:
+    """In maintenance, the HA manager would move the guest to the node that was drained before."""
+    with managed(version, guests("pve2"), {"rule": "two", "nodes": "pve2,pve3"}) as cluster:
+        controller = controller_of(cluster, modules, tmp_path)
+        controller.run("node_drain", name=["pve3"])
+        (stuck,) = controller.run("node_drain", name=["pve2"])["stuck"]
+        assert "1 node(s) were drained" in stuck["why"]
+        assert stuck["cure"] == "bring the nodes back that are offline, in maintenance or drained"
 
 
 def test_drain__moves_guests_that_stay_where_they_are_moved_to(modules: ModuleServer, tmp_path: Path) -> None:

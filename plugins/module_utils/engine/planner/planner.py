@@ -276,7 +276,7 @@ def reasons(board: Board, item: Item) -> tuple[str, str]:
         if info.index in board.reach.closed or info.index in item.homes:
             continue
         status = rows.refusals.get(info.index)
-        if info.name in item.not_to:
+        if info.name in item.not_to and info.node.is_open:
             found[item.not_to[info.name]] += 1
         else:
             status = status or board.refusal(item, info.index)

@@ -46,6 +46,7 @@ class Surroundings:
         offline: the nodes that are offline.
         processors: the CPUs of the nodes where they are known.
         available: the nodes that the HA manager uses: those online and not in maintenance.
+        drained: the nodes that are marked as drained, of which the HA manager knows nothing.
         types: the types of storages by name.
         shared: the names of shared storages.
         rules: the active HA rules.
@@ -57,6 +58,7 @@ class Surroundings:
     offline: frozenset[str] = frozenset()
     processors: Mapping[str, Processor] = field(default_factory=dict)
     available: frozenset[str] = frozenset()
+    drained: frozenset[str] = frozenset()
     types: Mapping[str, str] = field(default_factory=dict)
     shared: frozenset[str] = frozenset()
     rules: tuple[HARule, ...] = ()
@@ -70,6 +72,7 @@ class Surroundings:
             offline=frozenset(node.name for node in snapshot.nodes if not node.online),
             processors={node.name: node.processor for node in snapshot.nodes if node.processor is not None},
             available=frozenset(node.name for node in snapshot.nodes if node.online and not node.maintenance),
+            drained=frozenset(node.name for node in snapshot.nodes if node.drained),
             types={storage.name: storage.type for storage in snapshot.storages},
             shared=frozenset(storage.name for storage in snapshot.storages if storage.shared),
             rules=tuple(rule for rule in snapshot.ha_rules if not rule.disabled),
@@ -126,12 +129,15 @@ def _brings_to(rule: HARule, guest: Guest, around: Surroundings) -> frozenset[st
 
 
 def cure_of_ha(guest: Guest, around: Surroundings) -> str:
-    """Return what lets a guest leave the node to which the HA manager brings it back."""
+    """Return what lets a guest leave the node to which the HA manager brings it back: nothing if no other node could
+    take it then.
+    """
     if via_of(guest) != HA:
         return ""
     for rule in _node_rules(guest, around):
         best = _brings_to(rule, guest, around)
-        if guest.node in best and not around.available <= best:
+        next_best = preferred_nodes(rule, around.available - {guest.node})
+        if guest.node in best and not around.available <= best and next_best - around.drained:
             of_group = f"set nofailback of HA group {rule.name}"
             end = of_group if rule.from_group else "set failback of its HA resource to 0"
             enable = f"ha-manager crm-command node-maintenance enable {guest.node}"
