@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 from support.code_seeds import code_digest, new_seeds
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory import freshness
+
 from .cases import KINDS, SECRET, TASKS, run_module, whole_cluster
 
 CASES = int(os.environ.get("HOSTILE_CASES", "200"))
@@ -57,6 +59,13 @@ def test_hostile__input_of_any_kind_is_refused_in_our_words_or_taken(
 def test_hostile__the_task_that_is_changed_goes_well_unchanged(module: str, tmp_path: Path) -> None:
     result = run_module(module, {**TASKS[module], "snapshot": whole_cluster("9.2")})
     assert not result.get("failed"), result["msg"]
+
+
+def test_recording__is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setitem(freshness.settle.__kwdefaults__, "sleep", waits.append)
+    result = run_module("qemu_schedule", {**TASKS["qemu_schedule"], "snapshot": whole_cluster("9.2")})
+    assert (result["changed"], waits) == (True, [])
 
 
 @pytest.mark.parametrize("vms", [[1], [{"name": "a", "cipassword": SECRET, "devices": [1]}], {"cipassword": SECRET}])
