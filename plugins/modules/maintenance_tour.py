@@ -67,6 +67,12 @@ options:
     elements: str
     choices: [updates, kernel]
     default: []
+  needed:
+    description:
+      - Nodes that need maintenance for reasons which only the task knows, each with the reason as text, or V(true).
+        Nodes with an empty text or V(false), and those that are not named, need none for such a reason.
+      - If it is given, only nodes are maintained that have a reason, here or by O(only_if).
+    type: dict
   accept:
     description:
       - Names of known problems that are no reason to refuse the tour, as C(name) in RV(refused) has them, such as
@@ -201,6 +207,11 @@ started:
   returned: other states
   type: list
   elements: int
+nodes:
+  description: The nodes that are online.
+  returned: other states
+  type: list
+  elements: str
 "off":
   description: The VMIDs of the guests that were shut down.
   returned: other states

@@ -102,12 +102,12 @@ def read_health(reader: Reader, names: Collection[str], accept: Collection[str] 
     return [results[name] for name in names]
 
 
-def require_members(names: Iterable[str], members: Collection[str]) -> None:
-    """Raise InvalidRequest for a name that no node of the cluster has."""
+def require_members(names: Iterable[str], members: Collection[str], option: str = "name") -> None:
+    """Raise InvalidRequest for a name in this option that no node of the cluster has."""
     for number, name in enumerate(names):
         if name not in members:
             raise InvalidRequest(
-                f"name[{number}]: {name!r} is not a node of the cluster; its nodes: {known_names(members, name)}"
+                f"{option}[{number}]: {name!r} is not a node of the cluster; its nodes: {known_names(members, name)}"
             )
 
 

@@ -140,6 +140,13 @@ def test_nodes_without_need__are_not_touched_and_are_named(start: Start) -> None
     assert needs["pve2"][0].endswith("and 6.14.11-1-pve is installed")
     assert order(updates) == ["pve1"]
     assert order(tour(controller, name=["pve3"], only_if=["kernel"])) == []
+    told = tour(controller, needed={"pve1": "False", "pve2": "  disk\nfails ", "pve3": True})
+    assert {step["node"]: step["needs"] for step in told["tour"]["steps"]} == {
+        "pve2": ["disk fails"], "pve3": ["the task says that it needs maintenance"],
+    }  # fmt: skip
+    assert order(tour(controller, needed={}, only_if=["updates"])) == ["pve1"]
+    assert tour(controller, needed={"pve9": True})["msg"].startswith("needed[0]: 'pve9' is not a node of the cluster")
+    assert tour(controller, needed={"pve1": [1]})["msg"].startswith("needed: [1] for pve1, expected a reason")
 
 
 def test_guests_that_are_not_moved__are_those_that_the_task_names(start: Start) -> None:

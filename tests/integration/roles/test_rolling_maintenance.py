@@ -245,6 +245,12 @@ def test_nodes_without_need__are_not_touched(
     cluster: SimulatedCluster, play: Play, options: dict[str, Any], tmp_path: Path
 ) -> None:
     cluster.set_node("pve2", updates=["pve-manager"])
+    need = {"name": "Ask", "ansible.builtin.set_fact": {"asked": "{{ rolling_maintenance_node }}"}}
+    (tmp_path / "need.yml").write_text(yaml.safe_dump([need]), encoding="utf-8")
+    options |= {
+        "rolling_maintenance_need_tasks": str(tmp_path / "need.yml"),
+        "rolling_maintenance_need": "{{ 'it is old' if asked == 'pve3' else '' }}",
+    }
     check = [{"name": "Look", "ansible.builtin.debug": {"msg": "look at {{ rolling_maintenance_node }}"}}]
     (tmp_path / "check.yml").write_text(yaml.safe_dump(check), encoding="utf-8")
     more = {"rolling_maintenance_only_if": ["updates"], "rolling_maintenance_check_tasks": str(tmp_path / "check.yml")}
@@ -253,7 +259,8 @@ def test_nodes_without_need__are_not_touched(
     run = play("rolling_maintenance", {**options, **more})
 
     assert run.code == 0, run.output
-    assert maintained(tmp_path) == ["pve2"]
+    assert sorted(maintained(tmp_path)) == ["pve2", "pve3"]
+    assert "it is old" in run.output
     assert "pve1 is not maintained: it needs no maintenance" in run.output
     assert "look at pve2" in run.output
 

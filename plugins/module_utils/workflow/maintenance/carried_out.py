@@ -23,6 +23,7 @@ from ...proxmox.datacenter import balances_by_itself, let_balance
 from ...proxmox.inventory.ha_state import has_resources, in_maintenance
 from ...proxmox.moves.drain_marks import fingerprint
 from ...proxmox.moves.tour_record import BALANCE, NOOUT, TourRecord, read_record, remove_record, write_record
+from ...proxmox.node_power import read_membership
 from ...proxmox.tasks import Poller, TaskFollower
 from ..stopping import Stop
 from .power import GuestPower, Running, read_guests
@@ -67,7 +68,10 @@ def carry_out(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[
         for text in keeper.warnings:
             warn(text)
         record = describe(keeper.record)
-        return {"changed": keeper.changed, "record": record, "started": keeper.started, "off": keeper.off}
+        nodes = [member.name for member in read_membership(session).members if member.online]
+        return {
+            "changed": keeper.changed, "record": record, "started": keeper.started, "off": keeper.off, "nodes": nodes,
+        }  # fmt: skip
     finally:
         session.close()
 

@@ -59,11 +59,12 @@ def read_survey(access: Access, names: Iterable[str], options: TourOptions) -> S
     # A time far in the future, which only an edited record has, is no reason to leave a node out for ever.
     survey.done = tuple(name for name in wanted if now - within < survey.record.done.get(name, 0) < now + within)
     left = [name for name in wanted if name not in survey.done]
-    if options.only_if:
-        online = [name for name in left if name in survey.quorum.online]
+    if options.tests_needs:
+        require_members(options.needed, members, "needed")
+        online = [name for name in left if options.only_if and name in survey.quorum.online]
         found = in_parallel(lambda name: read_needs(reader, name, options.only_if), online)
-        survey.needs = {name: found.get(name, []) for name in left}
-    survey.due = tuple(name for name in left if not options.only_if or survey.needs[name])
+        survey.needs = {name: [*found.get(name, []), *options.needed.get(name, [])] for name in left}
+    survey.due = tuple(name for name in left if not options.tests_needs or survey.needs[name])
     survey.skipped = {name: NO_NEED for name in left if name not in survey.due}
     survey.skipped |= dict.fromkeys(survey.done, DONE)
     survey.unfinished = tuple(name for name in survey.record.begun if name in members and name not in survey.due)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...errors import InvalidRequest
@@ -23,6 +23,8 @@ PLANNED, BEGUN, ENTERED, PREPARED, LEFT, FINISHED, RELEASED, ENDED, RECORDED = (
 )  # fmt: skip
 STATES = (PLANNED, BEGUN, ENTERED, PREPARED, LEFT, FINISHED, RELEASED, ENDED, RECORDED)
 OF_ONE_NODE = (BEGUN, ENTERED, PREPARED, LEFT, FINISHED)
+
+NEEDED = "the task says that it needs maintenance"
 
 GUESTS: Spec = {
     **STAYS,
@@ -45,7 +47,8 @@ class TourOptions:
     """What a task says of a tour.
 
     keep_order, homes: as in TourGoals. choices: what becomes of guests that are not moved; the first one counts.
-    only_if: the tests of which one must show that a node needs maintenance. accept: names of known problems.
+    only_if: the tests of which one must show that a node needs maintenance. needed: the nodes that need it as the task
+    knows, each with the reason; tests_needs: whether other nodes are left out. accept: names of known problems.
     noout: whether a flag keeps Ceph from replacing copies meanwhile. ha_maintenance: whether each node is in HA
     maintenance meanwhile. resume: for how many hours a node that was
     maintained counts as done. seconds, force: how long a guest may take to shut down, and whether it is stopped then.
@@ -55,6 +58,8 @@ class TourOptions:
     homes: bool
     choices: tuple[Choice, ...]
     only_if: frozenset[str]
+    needed: Mapping[str, Sequence[str]]
+    tests_needs: bool
     accept: frozenset[str]
     noout: bool
     ha_maintenance: bool
@@ -74,6 +79,8 @@ class TourOptions:
             homes=params["homes"],
             choices=tuple(_choice(f"guests[{number}]", body) for number, body in enumerate(params["guests"])),
             only_if=frozenset(params["only_if"]),
+            needed={name: _reason(name, value) for name, value in (params["needed"] or {}).items()},
+            tests_needs=bool(params["only_if"]) or params["needed"] is not None,
             accept=frozenset(params["accept"]),
             noout=params["ceph_noout"],
             ha_maintenance=params["ha_maintenance"],
@@ -91,6 +98,21 @@ class TourOptions:
             if choice is not None:
                 (if_stuck if choice.immovable else stays)[guest.vmid] = choice.action
         return stays, if_stuck
+
+
+def _reason(name: str, value: t.Any) -> list[str]:
+    """Why a node needs maintenance, by what the task says of it; nothing if it needs none. Raises InvalidRequest.
+
+    Templates make texts of booleans.
+    """
+    text = str(value).strip()
+    if value is None or text.lower() in ("", "false", "no"):
+        return []
+    if isinstance(value, bool) or text.lower() in ("true", "yes"):
+        return [NEEDED]
+    if not isinstance(value, str):
+        raise InvalidRequest(f"needed: {value!r} for {name}, expected a reason as text, true or false")
+    return [" ".join(text.split())]
 
 
 def _choice(where: str, body: Mapping[str, t.Any]) -> Choice:
@@ -118,6 +140,7 @@ def tour_argument_spec() -> Spec:
         "homes": {"type": "bool", "default": False},
         "guests": {"type": "list", "elements": "dict", "options": GUESTS, "default": []},
         "only_if": {"type": "list", "elements": "str", "choices": list(NEEDS), "default": []},
+        "needed": {"type": "dict"},
         "accept": {"type": "list", "elements": "str", "default": []},
         "ceph_noout": {"type": "bool", "default": True},
         "ha_maintenance": {"type": "bool", "default": False},
