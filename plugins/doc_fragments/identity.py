@@ -37,8 +37,9 @@ options:
   pool:
     description:
       - Pool of the VM. With O(update), an existing VM that is in no pool is moved to this pool.
-      - A VM that has the O(name) but is in another pool is not the requested one, whatever the O(state), as anybody may
-        give a VM of their own any name. This is an error, unless O(adopt) is set or O(vmid) identifies the VM.
+      - A VM that has the O(name) or the O(vmid) but is in another pool is not the requested one, whatever the
+        O(state), as anybody may give a VM of their own any name, and VMIDs are used again. This is an error, unless
+        O(adopt) is set.
       - The pool of an existing VM is compared only if the user can see it, which requires C(Pool.Audit).
     type: str
   rename:
@@ -48,10 +49,10 @@ options:
     type: bool
   adopt:
     description:
-      - Whether a VM that has the O(name) but is in another pool than O(pool) is the requested one. With O(update), it
-        is moved to O(pool). Defaults to V(false).
-      - The same holds for a VM that has the VMID and the O(name) of one that a run began to create a moment ago, and is
-        another one.
+      - Whether a VM that has the O(name) or the O(vmid) but is in another pool than O(pool) is the requested one. With
+        O(update), it is moved to O(pool). Defaults to V(false).
+      - The same holds for a VM that has the VMID and the O(name) of one that a run created a moment ago, or began to
+        create, and is another one.
     type: bool
   accept_unknown:
     description:

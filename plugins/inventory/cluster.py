@@ -187,6 +187,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.ad
     within,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.additions import Additions, add, is_other
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.booleans import read_booleans
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.guests import (
     GuestReader,
     NotCached,
@@ -197,6 +198,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.guests impo
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.host_names import host_names
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.untrusted import own, untrusted
 
+BOOLEANS = ("validate_certs", "configs", "cache", "strict", "leading_separator", "use_extra_vars")
 CA_VARIABLE = "PROXMOX_CA_PATH"
 NAMED = 20
 """How many guests a warning names."""
@@ -219,13 +221,23 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def parse(self, inventory: InventoryData, loader: DataLoader, path: str, cache: bool = True) -> None:
         super().parse(inventory, loader, path, cache)
         try:
-            self._read_config_data(path)
+            self._set_booleans(self._read_config_data(path))
             self._read_cluster(inventory, path, cache=cache)
         except AnsibleError as error:
             messages, secrets = _messages_of(error), self._secret_texts(path)
             if mask(messages, secrets) == messages:
                 raise
             raise AnsibleParserError(on_one_line(mask(str(error), secrets))) from None
+
+    def _set_booleans(self, source: Variables) -> None:
+        """Set the booleans of the source as they are written. Raises AnsibleParserError for a word that is none."""
+        given = {"validate_certs": os.environ.get("PROXMOX_VALIDATE_CERTS")}
+        given.update((name, self.templar.template(source[name])) for name in BOOLEANS if name in source)
+        try:
+            for name, value in read_booleans(given).items():
+                self.set_option(name, value)
+        except CollectionError as error:
+            raise AnsibleParserError(f"{error.code}: {error.message}") from error
 
     def _secret_texts(self, path: str) -> set[str]:
         """What no message may show of the source and of the environment."""

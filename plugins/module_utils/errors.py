@@ -99,7 +99,7 @@ class AmbiguousName(CollectionError):
 
 
 class OtherPool(CollectionError):
-    """The VM that has the requested name is in another pool than the requested one.
+    """The VM that has the requested name or VMID is in another pool than the requested one.
 
     Cure: if it is the VM that you mean, set C(adopt), or correct C(pool). Otherwise, choose another name.
     """
@@ -333,12 +333,13 @@ class GuestVanished(CollectionError):
     code = "GuestVanished"
 
 
-class NotTheSameGuest(GuestVanished):
+class NotTheSameGuest(CollectionError):
     """A VMID belongs to another guest than the one that was planned for: that guest was removed, and its VMID was used
     again; or nothing in the config of the guest shows that it is still the same one.
 
-    Cure: run again: the next run looks for the VM by its name again. The message names both guests. Nothing was done
-    with the one that was found.
+    Cure: the message names both guests. Nothing was done with the one that was found. If that is the requested VM, set
+    C(adopt). For moves, run again or make the plan again. The ledger keeps what it knows of a creation for a minute,
+    and if the run was killed for an hour. Then the VM is found by its name.
     """
 
     code = "NotTheSameGuest"

@@ -24,8 +24,12 @@ def created(cluster: Cluster, config: dict[str, Any]) -> dict[str, Any]:
     generated = {"smbios1": f"uuid={cluster.random_uuid()}"} if not config.get("smbios1") else {}
     if str(config.get("vmgenid", "1")) == "1":
         generated["vmgenid"] = cluster.random_uuid()
-    meta = f"creation-qemu={CREATION_QEMU[cluster.modern]},ctime={int(cluster.clock.now())}"
-    return {**config, **generated, "meta": meta}
+    return {**config, **generated, "meta": meta(cluster)}
+
+
+def meta(cluster: Cluster) -> str:
+    """The ``meta`` of a VM that is made now."""
+    return f"creation-qemu={CREATION_QEMU[cluster.modern]},ctime={int(cluster.clock.now())}"
 
 
 def cloned(cluster: Cluster, config: dict[str, Any]) -> dict[str, Any]:

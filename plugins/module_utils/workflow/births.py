@@ -17,6 +17,11 @@ from ..proxmox.tasks import Upid, is_destroyed_since, task_rows
 from ..reservations.records import Reservation
 from .options.entries import Entry
 
+_WAITS = 5
+"""Seconds for which a task that creates a VM may wait for a lock before it writes the time into the config. If the VM
+seems to be younger than that, the end of the task is read.
+"""
+
 
 def is_another(reader: Reader, reservation: Reservation, found: Identity) -> bool:
     """Whether a guest is not the one that a reservation is about, or does not look like it in every respect.
@@ -102,7 +107,8 @@ def _is_made_by_others(reader: Reader, reservation: Reservation, task: Upid, fou
     """
     if task.type != "qmcreate" or found.ctime is None:
         return False
-    if found.ctime <= task.started or reservation.phase == "created":
+    waited = _WAITS if reservation.phase == "created" else 0
+    if found.ctime <= task.started + waited:
         return found.ctime < task.started
     rows = task_rows(reader, task.node, reservation.vmid)
     ended = next((row.get("endtime") for row in rows if row.get("upid") == task.text), None)

@@ -85,7 +85,8 @@ def count_reservations(
     A VMID that the snapshot shows under another name was lost to another process: the holder of the reservation learns
     that when it creates its VM, and the guest that is shown counts. If a new guest is being created under the VMID of a
     VM that was created already, that VM was deleted, and the new guest counts. known are guests whose sizes were not
-    read again; the reservations of those that were created stay for other runs, which then need not read them either.
+    read again. The reservation of a VM that was created stays until it expires: other runs need not read its sizes, and
+    know by it which VM has been created.
     Those that are proven count as they are shown, completed from the reservation. is_gone returns whether a created VM
     that is missing in the snapshot does not exist on its node either; is_another whether the guest that has the VMID
     now is certainly not the one that a reservation is about. A move of a guest that is gone moves no other.
@@ -124,7 +125,7 @@ def count_reservations(
             shown[guest.vmid] = guest if is_settled(guest) else _complete(guest, reservation)
         elif guest is None or not _is_shown(guest, reservation, known, reachable):
             pending.append(reservation)
-        elif not created or reservation.vmid not in known:
+        elif not created:
             fulfilled.add(reservation.vmid)
     hidden = {reservation.vmid for reservation in pending}
     guests = tuple(guest for vmid, guest in shown.items() if vmid not in hidden)

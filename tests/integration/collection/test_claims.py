@@ -125,12 +125,21 @@ def test_vm_of_another_pool__is_not_taken_for_the_requested_one(
     assert (cluster.state()["guests"][102], writes(cluster)) == (before, [])
 
 
-def test_vm_of_another_pool__is_not_removed_by_its_vmid_either(
-    controller: Controller, cluster: SimulatedCluster
+@pytest.mark.parametrize("state", ["present", "started", "stopped", "restarted", "absent"])
+def test_vm_of_another_pool__is_not_taken_by_its_vmid_either(
+    controller: Controller, cluster: SimulatedCluster, state: str
 ) -> None:
-    controller.fail("OtherPool", vmid=102, pool="ops", state="absent")
-    assert 102 in cluster.state()["guests"]
-    controller.schedule(vmid=102, pool="tenant", state="absent")
+    before = cluster.state()["guests"][102]
+    failed = controller.fail("OtherPool", vmid=102, pool="ops", state=state, update=True)
+    assert "spare (102 on pve2) is in pool tenant, requested in pool ops" in failed["msg"]
+    assert (cluster.state()["guests"][102], writes(cluster)) == (before, [])
+
+
+def test_vmid__is_that_of_the_vm_in_the_pool(controller: Controller, cluster: SimulatedCluster) -> None:
+    controller.schedule(vmid=102, pool="ops", cores=3, update=True, adopt=True)
+    assert cluster.state()["guests"][102]["pool"] == "ops"
+    controller.fail("OtherPool", vmid=102, pool="tenant", state="absent")
+    controller.schedule(vmid=102, pool="ops", state="absent")
     assert 102 not in cluster.state()["guests"]
 
 

@@ -223,6 +223,23 @@ def test_vm_that_has_the_vmid_of_one_whose_run_was_killed__is_not_finished(
     controller.schedule(adopt=True, **options)
 
 
+@pytest.mark.parametrize("state", ["present", "started", "absent"])
+def test_vm_that_has_the_vmid_of_one_that_was_just_created__is_not_taken_for_it(
+    controller: Controller, cluster: SimulatedCluster, state: str
+) -> None:
+    task = {"name": "web-1", "memory": 512}
+    vmid = int(controller.schedule(**task)["vmid"])
+    cluster.advance(10)
+    use_again(cluster, vmid, "web-1", status="stopped")
+    cluster.advance(20)
+
+    for _time in range(2):
+        controller.fail("NotTheSameGuest", **task, state=state)
+    assert writes_to(cluster, vmid) == []
+
+    controller.schedule(adopt=True, **task, state=state)
+
+
 @pytest.mark.parametrize("copied", [("meta",), ("meta", "smbios1")])
 def test_vm_that_has_the_vmid_of_an_unfinished_clone__is_not_finished(
     controller: Controller, cluster: SimulatedCluster, copied: tuple[str, ...]

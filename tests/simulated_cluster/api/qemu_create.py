@@ -71,11 +71,13 @@ async def _write(call: Call, guest: Guest, options: dict[str, Any], task: Task) 
     made: dict[str, str] = {}
     try:
         disks = {key: value for key, value in options.items() if is_drive(key)}
+        # Proxmox makes it before the disks.
+        meta = identity.meta(cluster)
         await task.work(cluster.clock, cluster.timing.create_seconds + cluster.timing.disk_seconds * len(disks))
         made = await drives.create_drives(cluster, guest, disks, task, str(call.get("storage", "local")))
         if options.get("tags") and cluster.modern:
             check_tags(call, vmid, [], split_list(options["tags"]), created=True)
-        config = new_config(cluster, {**options, **made})
+        config = {**new_config(cluster, {**options, **made}), "meta": meta}
     except (TaskError, ApiError) as error:
         for volume in cluster.volumes.of_guest(vmid):
             cluster.volumes.remove(volume)

@@ -240,8 +240,7 @@ def _match(
         if isinstance(answer, Known):
             return Match(guest=answer.thing)
         if reservation is not None:
-            stand_in = guest_of(reservation)
-            _in_its_pool(entry, [stand_in])
+            _in_its_pool(entry, [guest_of(reservation)])
             return _match_reservation(entry, reservation, shown)
         if isinstance(answer, NotKnown) and not entry.accept_unknown:
             raise _not_known(entry, answer.perhaps)
@@ -277,8 +276,7 @@ def _match_by_vmid(
             raise VMIDConflict(f"{entry.label}: VMID {vmid} belongs to container {_name_guests([guest])}")
         if name and guest.name != name and not is_silent(guest):
             _check_rename(entry, guest, namesakes)
-        if entry.state == "absent":
-            _in_its_pool(entry, [guest])
+        _in_its_pool(entry, [guest])
         return Match(guest=guest)
     if namesakes:
         raise VMIDConflict(f"{entry.label}: expected VMID {vmid}, but the name belongs to {_name_guests(namesakes)}")
@@ -287,6 +285,7 @@ def _match_by_vmid(
     if reservation is not None and name not in ("", reservation.name):
         raise VMIDConflict(f"{entry.label}: VMID {vmid} is that of {reservation.name} on {reservation.node}")
     if reservation is not None:
+        _in_its_pool(entry, [guest_of(reservation)])
         return _match_reservation(entry, reservation, shown)
     if entry.state != "absent" and not name:
         raise InvalidRequest(f"name: VM {vmid} does not exist; set name to create it")
@@ -300,7 +299,6 @@ def _check_rename(entry: Entry, guest: Guest, namesakes: Sequence[Guest]) -> Non
         raise VMIDConflict(f"{label}; set rename=true if it is to have this name")
     if namesakes:
         raise VMIDConflict(f"{label}, and cannot be renamed: the name belongs to {_name_guests(namesakes)}")
-    _in_its_pool(entry, [guest])
 
 
 def _match_reservation(entry: Entry, reservation: Reservation, shown: Collection[int]) -> Match:
