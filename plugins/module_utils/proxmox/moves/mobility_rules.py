@@ -14,11 +14,12 @@ from ...engine.standing_rules import ignoring_tag
 from ...engine.texts import join_words
 from ...model import NO_DEMANDS, Demands, Guest
 from ...plans import API, LIVE, OFFLINE, RESTART, LocalDisk, Mobility
-from ..contract import CHECK, LOCAL_DISK, NOT_ALLOWED, unknown_in
+from ..contract import NOT_ALLOWED, unknown_in
 from ..options.drives import SMALL_VOLUME, is_cloudinit
 from ..options.values import size_in_config
+from .checks import allowed_by, refusals_in, unknown_in_check
 from .demands import demands_of, of_another_machine, with_lesser_processors, without_bridges
-from .mobility_ha import UPDATE, Cause, Surroundings, against_ha, cure_of_ha, obstacle_of_ha, together_with, via_of
+from .mobility_ha import Cause, Surroundings, against_ha, cure_of_ha, obstacle_of_ha, together_with, via_of
 
 _VOLUME_KEY = re.compile(r"(?:ide|sata|scsi|virtio|efidisk|tpmstate|unused|mp)\d+|rootfs")
 _LINKED_CLONE = re.compile(r":(?:\d+/)?base-\d+-disk-[^/]+/")
@@ -103,7 +104,7 @@ def _vm_mobility(
     why = (
         _tag_cause(guest, permitted)
         or obstacle_of_ha(guest, around)
-        or _unknown_in_check(check, guest.kind)
+        or unknown_in_check(check, guest.kind)
         or _devices(check, running)
         or _volumes(guest, check, around, running, linked)
         or _not_permitted(running, disks, permitted)
@@ -136,7 +137,7 @@ def container_mobility(
     why = (
         _tag_cause(guest, permitted)
         or obstacle_of_ha(guest, around)
-        or _unknown_in_check(check, guest.kind)
+        or unknown_in_check(check, guest.kind)
         or _bind_mounts(config)
         or _container_snapshots(config, disks, around)
         or _restart(running, permitted)
@@ -211,18 +212,6 @@ def offline(guest: Guest, around: Surroundings) -> Cause | None:
 def _tag_cause(guest: Guest, permitted: Permitted) -> Cause | None:
     tag = ignoring_tag(guest.tags) if permitted.tag_rules else None
     return None if tag is None else (f"its tag {tag} keeps it where it is", f"remove the tag {tag}, or move it by hand")
-
-
-def _unknown_in_check(check: Mapping[str, t.Any], kind: str) -> Cause | None:
-    """Return what the check of Proxmox says that this version does not know."""
-    unknown = unknown_in(check, CHECK[kind])
-    for row in check.get("local_disks") or ():
-        unknown = unknown or unknown_in(row, LOCAL_DISK)
-    return (
-        (f"the check of Proxmox VE before a move has {unknown}, which this version does not know", UPDATE)
-        if (unknown)
-        else None
-    )
 
 
 def _devices(check: Mapping[str, t.Any], running: bool) -> Cause | None:
@@ -360,7 +349,7 @@ def _refused_nodes(
     check: Mapping[str, t.Any], mapped: set[str], guest: Guest, around: Surroundings
 ) -> Iterator[tuple[str, str]]:
     """Yield the nodes that Proxmox's check refuses. mapped are storages whose volumes may go to other storages."""
-    told: Mapping[str, t.Any] = check.get("not_allowed_nodes") or check.get("not-allowed-nodes") or {}
+    told = refusals_in(check)
     for node, reasons in told.items():
         storages = sorted(set(reasons.get("unavailable_storages") or ()) - mapped)
         devices = sorted(reasons.get("unavailable-resources") or ())
@@ -374,7 +363,7 @@ def _refused_nodes(
             yield node, f"lacked the mapped devices of {join_words(devices)}"
         if unknown := unknown_in(reasons, NOT_ALLOWED):
             yield node, f"were refused by Proxmox VE for a reason that this version does not know, {unknown}"
-    allowed = check.get("allowed_nodes", check.get("allowed-nodes"))
+    allowed = allowed_by(check)
     if allowed is not None:
         for node in around.nodes.keys() - told.keys() - {*allowed} - {guest.node}:
             yield node, "were not among the nodes that Proxmox VE allows"

@@ -21,6 +21,7 @@ from ..lifecycle import LOOK_FOR, no_fence
 from ..outcomes import cause_of, is_busy, is_missing, lock_named
 from ..tasks import BUSY_PAUSE, MIGRATIONS, SENDINGS, TaskFollower, Upid, latest_task
 from ..writes import GuestWriter
+from .checks import refusals_in, unexplained_refusal
 from .ha_moves import HAMoves
 from .mobility_rules import storage_of
 from .restarts import move_off
@@ -351,8 +352,10 @@ def _check_running(move: Move, *, running: bool) -> None:
 
 
 def _check_target(move: Move, check: Mapping[str, t.Any], mapped: set[str]) -> None:
-    refused: Mapping[str, t.Any] = check.get("not_allowed_nodes") or check.get("not-allowed-nodes") or {}
-    reasons: Mapping[str, t.Any] = refused.get(move.target) or {}
+    unknown = unexplained_refusal(check, move.kind, move.target)
+    if unknown is not None:
+        raise stale(move, unknown)
+    reasons: Mapping[str, t.Any] = refusals_in(check).get(move.target) or {}
     storages = sorted(set(reasons.get("unavailable_storages") or ()) - mapped)
     devices = sorted(reasons.get("unavailable-resources") or ())
     enemies = sorted(str(row.get("sid")) for row in reasons.get("blocking-ha-resources") or ())
