@@ -100,7 +100,7 @@ class _Server:
             if not self._may_run():
                 self._copy_installation()
         # No data has to survive the server, so it does not wait for the disk.
-        options = f"-k {self._home} -c listen_addresses= -c fsync=off -c shared_buffers=16MB"
+        options = f"-k {self._home} -c listen_addresses= -c fsync=off -c shared_buffers=16MB -c max_connections=300"
         self._run("initdb", "--username", SUPERUSER, "--auth", "trust", "--encoding=UTF8", "--no-locale", "--no-sync")
         self._run("pg_ctl", "start", "--wait", "--timeout", str(START_TIMEOUT_SECONDS), "--options", options)
 

@@ -10,8 +10,8 @@ lease expires. Locks that the system or the server releases when a process ends 
 would notice deaths sooner, but never a holder that hangs, so the row would still be needed. They would also differ
 between the databases, and not survive a connection pooler.
 
-A process that finds the lease taken queues up; the queue is served in order of arrival. The first in the queue checks
-often, the others less often the further back they are.
+A process that finds the lease taken queues up; the queue is served in order of arrival. Each checks again after half of
+the time that it probably still has to wait, so that many that wait leave the holder the CPU.
 """
 
 from __future__ import annotations
@@ -24,9 +24,13 @@ from ..errors import CollectionError, LedgerUnavailable
 from .database import Database, Row, Transaction
 from .records import Holder, holder_from_text, holder_to_text
 
-# How long the first in the queue sleeps between two checks; each place further back adds two of these.
-_LOOK_SECONDS = 0.005
-_LONGEST_SLEEP_SECONDS = 0.5
+# How long one sleeps between two checks. Who waits longer than a second is skipped soon, see below.
+_SHORTEST_SLEEP_SECONDS = 0.005
+_LONGEST_SLEEP_SECONDS = 1.0
+_LONGEST_SLEEP_OF_FIRST_SECONDS = 0.02
+
+_PACE_SECONDS = 0.02
+"""How long a holder is taken to need, as long as the queue has not moved."""
 
 # Fractions of the lease's duration. A waiting process that does not renew its ticket within the first one is skipped
 # until it does.
@@ -58,7 +62,7 @@ def acquire(database: Database, cluster: str, holder: Holder, *, wait: float, du
             left = deadline - time.monotonic()
             if left <= 0:
                 raise place.waited_too_long(wait)
-            time.sleep(min(left, _LONGEST_SLEEP_SECONDS, _LOOK_SECONDS * (1 + 2 * place.ahead)))
+            time.sleep(min(left, place.pause()))
             token = place.look()
     except BaseException:
         place.leave()
@@ -99,6 +103,19 @@ class _Place:
         self._ticket = secrets.token_hex(8)
         self._since = 0.0
         self._renewed = 0.0
+        self._arrived = time.monotonic()
+        self._found_ahead = 0
+
+    def pause(self) -> float:
+        """How long to sleep until the next look: half the time until its turn, by the pace of the queue so far.
+
+        The first in the queue looks ten times as often as the lease changes hands.
+        """
+        moved = self._found_ahead - self.ahead
+        pace = (time.monotonic() - self._arrived) / moved if moved > 0 else _PACE_SECONDS
+        if self.ahead:
+            return min(max(pace * self.ahead / 2, _SHORTEST_SLEEP_SECONDS), _LONGEST_SLEEP_SECONDS)
+        return min(max(pace / 10, _SHORTEST_SLEEP_SECONDS), _LONGEST_SLEEP_OF_FIRST_SECONDS)
 
     def arrive(self) -> int | None:
         """Take the lease and return its token if it is free and nobody waits; else queue up and return None."""
@@ -107,7 +124,7 @@ class _Place:
                 "SELECT holder, expires FROM qemu_scheduler_queue WHERE cluster = ? ORDER BY since, ticket",
                 (self._cluster,),
             )
-            self.ahead = _count_ahead(waiting, transaction.now)
+            self.ahead = self._found_ahead = _count_ahead(waiting, transaction.now)
             token = None if self.ahead else self._take(transaction)
             if token is None:
                 self._since = transaction.now

@@ -21,8 +21,6 @@ from pathlib import Path
 from ..errors import LedgerIncompatible
 from ..model import NO_CONSTRAINTS, Constraints, Identity
 
-_PROC = Path("/proc")
-
 
 @dataclass(frozen=True, slots=True)
 class Holder:
@@ -65,9 +63,14 @@ class Holder:
 
 
 def _process_space() -> str:
+    return _space_of(os.getpid())
+
+
+@functools.cache  # a cycle asks for each reservation; a fork may be in another namespace than its parent
+def _space_of(_pid: int) -> str:
     try:
-        boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {os.readlink(_PROC / 'self/ns/pid')}"
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
         return platform.node()
 
@@ -75,7 +78,8 @@ def _process_space() -> str:
 def _start_time(pid: int) -> str | None:
     """Return when the process began, as opaque text: empty for a zombie, None when it cannot be determined."""
     try:
-        stat = (_PROC / str(pid) / "stat").read_bytes()
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            stat = file.read()
     except OSError:
         return None
     # The second field is the program's name in parentheses, and may itself hold spaces and parentheses.
@@ -277,6 +281,7 @@ def holder_to_text(holder: Holder) -> str:
     return json.dumps(asdict(holder))
 
 
+@functools.lru_cache(maxsize=1024)  # one holder may have thousands of reservations
 def holder_from_text(text: str) -> Holder:
     """Return the holder that was stored, or UNKNOWN_HOLDER, which never counts as dead, if text is not valid."""
     try:

@@ -128,7 +128,8 @@ def test_an_odd_row__is_refused_until_it_expires_and_then_dropped(where: str, wr
             cycle.reserve([reservation(100), reservation(101)])
         write("UPDATE qemu_scheduler_reservations SET resources = '[]' WHERE vmid = ?", 100)
         with ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0) as cycle:
-            for look in (lambda: ledger.reservations(CLUSTER), cycle.reservations, lambda: cycle.reserve([])):
+            again = [reservation(100)]
+            for look in (lambda: ledger.reservations(CLUSTER), cycle.reservations, lambda: cycle.reserve(again)):
                 with pytest.raises(LedgerIncompatible, match="VMID 100"):
                     look()
         ledger.forget(CLUSTER, [100])

@@ -12,10 +12,14 @@ from pathlib import Path
 
 import pytest
 from support.effort import lines_run
-from support.ledgers import CLUSTER, dead_holder
+from support.ledgers import CLUSTER, dead_holder, reservation
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import LedgerUnavailable
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Holder, open_ledger
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import (
+    AlreadyReserved,
+    Holder,
+    open_ledger,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.records import holder_to_text
 
 
@@ -73,3 +77,16 @@ def test_queue_of_dead_processes__is_free(ledger_file: Path) -> None:
         ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0) as cycle,
     ):
         assert cycle.reservations() == []
+
+
+def test_to_reserve_beside_many__reads_only_the_reservations_of_the_same_vmid_or_name(ledger_file: Path) -> None:
+    with (
+        open_ledger(str(ledger_file)) as ledger,
+        ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0) as cycle,
+    ):
+        alone = lines_run(lambda: cycle.reserve([reservation(100)]), at_most=100_000)
+        cycle.reserve([reservation(vmid) for vmid in range(200, 500)])
+        # To read each of them takes 20,000 more.
+        assert lines_run(lambda: cycle.reserve([reservation(101)]), at_most=100_000) < alone + 1000
+        with pytest.raises(AlreadyReserved, match="VMID 300"):
+            cycle.reserve([reservation(300)])
