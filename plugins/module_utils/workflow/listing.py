@@ -20,6 +20,7 @@ from ..proxmox.options.describing import describe
 from ..proxmox.options.table import ROOT_ONLY
 from ..proxmox.unfinished import read_mark
 from .access import needs_root
+from .existing.matching import is_silent
 from .existing.plan import HIBERNATED
 from .options.entries import PAUSED, Guard
 
@@ -34,7 +35,7 @@ def list_vms(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
             guest
             for guest in sorted(read_settled(session).guests, key=lambda guest: guest.vmid)
             if guest.kind == "qemu" and not guest.template and scope.allows(guest)
-            if pattern is None or pattern.matches(guest.name or "")
+            if pattern is None or is_silent(guest) or pattern.matches(guest.name or "")
         ]
         configs = in_parallel(lambda place: _config(session, *place), [(each.node, each.vmid) for each in guests])
         user = session.user

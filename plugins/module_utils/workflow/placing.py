@@ -365,13 +365,18 @@ class Placer:
         """The snapshot with the names of VMs on offline nodes, if one of them may be a VM that is not found by name."""
         silent = {guest.vmid for guest in snapshot.guests if is_silent(guest)}
         names = {guest.name for guest in snapshot.guests}
-        if not silent or all(entry.request.vmid or entry.request.name in names for entry in entries):
+        if not silent or not any(_is_found_by_name(entry) and entry.request.name not in names for entry in entries):
             return snapshot
         found = {vmid: self._asked[vmid].name for vmid in silent & self._asked.keys() if self._asked[vmid].name}
         if silent - found.keys():
             found |= read_config_names(self._access.reader, silent - found.keys())
         guests = (replace(g, name=found[g.vmid]) if g.vmid in found else g for g in snapshot.guests)
         return replace(snapshot, guests=tuple(guests))
+
+
+def _is_found_by_name(entry: Entry) -> bool:
+    """Whether it matters which VM has the name of an entry."""
+    return entry.request.vmid is None or entry.rename
 
 
 def _device_cautions(decision: Decision, state: ClusterState) -> list[str]:

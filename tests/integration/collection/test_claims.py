@@ -217,6 +217,23 @@ def test_vm_that_may_be_on_a_dead_node__is_neither_created_nor_said_to_be_gone(
     assert (named(blind, "app-2"), writes(blind)) == ([101], [])
 
 
+@both_versions
+def test_vm__does_not_get_a_name_that_a_vm_on_a_dead_node_may_have(
+    controller: Controller, blind: SimulatedCluster
+) -> None:
+    asked: dict[str, Any] = {"vmid": 100, "name": "app-2", "rename": True, "update": True}
+    for check in (True, False):
+        failed = controller.fail("VMNotKnown", **asked, check=check)
+        for told in ("belongs to app-1 (100 on pve1)", "(101, 102)", "accept_unknown"):
+            assert told in failed["msg"]
+    assert (named(blind, "app-2"), writes(blind)) == ([101], [])
+    # The VMID identifies a VM that has its name already, and that of a dead node as well.
+    assert controller.schedule(vmid=100, name="app-1", rename=True)["changed"] is False
+    listed = controller.run("vm_list_info", name="app-[1-3]")
+    assert [vm["name"] for vm in listed["vms"]] == ["app-1"]
+    assert {each["vmid"] for each in listed["left_out"] if each["parameter"] is None} == {101, 102}
+
+
 def test_counted_vms__are_not_created_again_either(controller: Controller, blind: SimulatedCluster) -> None:
     controller.fail("VMNotKnown", vms=[{"name": "app-{n}", "count": 3, **VM}])
     assert (named(blind, "app-2"), named(blind, "app-3")) == ([101], [])
@@ -290,3 +307,7 @@ def test_names_in_the_configs__are_known_though_the_node_is_dead(
     controller.fail("ConnectionFailed", name="app-2", state="absent")
     new = controller.schedule(name="web-1", **VM)
     assert (new["warnings"], named(cluster, "app-2"), named(cluster, "web-1")) == ([], [101], [new["vmid"]])
+    renamed = {"vmid": 100, "rename": True, "update": True}
+    failed = controller.fail("VMIDConflict", **renamed, name="app-2")
+    assert "the name belongs to app-2 (101 on pve2)" in failed["msg"]
+    assert controller.schedule(**renamed, name="app-9")["changed"] is True

@@ -234,8 +234,7 @@ def _match(
     try:
         if request.vmid is not None:
             held = reserved.get(request.vmid) or reservation
-            namesakes = names.own(request)
-            return _match_by_vmid(entry, request.vmid, by_vmid.get(request.vmid), namesakes, held, shown)
+            return _match_by_vmid(entry, request.vmid, by_vmid.get(request.vmid), names, held, shown)
         answer = names.find(entry)
         if isinstance(answer, Known):
             return Match(guest=answer.thing)
@@ -265,17 +264,17 @@ def _match_by_vmid(
     entry: Entry,
     vmid: int,
     guest: Guest | None,
-    namesakes: Sequence[Guest],
+    names: _Names,
     reservation: Reservation | None,
     shown: Collection[int],
 ) -> Match:
     """Return the VM with the VMID of an entry, if its name and pool are those of the entry."""
-    name = entry.request.name
+    name, namesakes = entry.request.name, names.own(entry.request)
     if guest is not None:
         if guest.kind != "qemu":
             raise VMIDConflict(f"{entry.label}: VMID {vmid} belongs to container {_name_guests([guest])}")
         if name and guest.name != name and not is_silent(guest):
-            _check_rename(entry, guest, namesakes)
+            _check_rename(entry, guest, namesakes, names.silent)
         _in_its_pool(entry, [guest])
         return Match(guest=guest)
     if namesakes:
@@ -292,13 +291,19 @@ def _match_by_vmid(
     return Match()
 
 
-def _check_rename(entry: Entry, guest: Guest, namesakes: Sequence[Guest]) -> None:
+def _check_rename(entry: Entry, guest: Guest, namesakes: Sequence[Guest], silent: Sequence[Guest]) -> None:
     """Refuse to take a guest of another name for the requested one, unless it is to be renamed."""
     label = f"{entry.label}: VMID {guest.vmid} belongs to {_name_guests([guest])}"
     if not entry.rename:
         raise VMIDConflict(f"{label}; set rename=true if it is to have this name")
     if namesakes:
         raise VMIDConflict(f"{label}, and cannot be renamed: the name belongs to {_name_guests(namesakes)}")
+    if silent and not entry.accept_unknown:
+        raise VMNotKnown(
+            f"{label}, and is not renamed, as others may have the name: {named_nowhere(silent)}. Bring the node back, "
+            "or set accept_unknown=true if none of them has it",
+            vmids=[each.vmid for each in silent],
+        )
 
 
 def _match_reservation(entry: Entry, reservation: Reservation, shown: Collection[int]) -> Match:
