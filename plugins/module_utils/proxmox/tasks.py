@@ -275,7 +275,7 @@ class TaskFollower:
 
 
 class _Watch:
-    """A task that is waited for, and what has been seen of it so far.
+    """A task that the run waits for, and what it has seen of it so far.
 
     Attributes:
         began: when the wait began, by the poller's clock.
