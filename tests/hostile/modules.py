@@ -13,9 +13,11 @@ import signal
 import traceback
 import typing as t
 from collections.abc import Iterator, Mapping
+from unittest import mock
 
 from ansible.module_utils import basic
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api import transport
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.stopping import SIGNALS
 
 MODULES = "ansible_collections.qemu_scheduler.proxmox.plugins.modules"
@@ -51,7 +53,7 @@ def run_module(module: str, arguments: Mapping[str, t.Any], *, check_mode: bool 
     output = io.StringIO()
     basic._ANSIBLE_ARGS = json.dumps({"ANSIBLE_MODULE_ARGS": given}).encode()
     basic._ANSIBLE_PROFILE = "legacy"
-    with _signals(), contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
+    with _signals(), _no_pauses(), contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
         try:
             importlib.import_module(f"{MODULES}.{module}").main()
         except Exception as error:
@@ -62,6 +64,11 @@ def run_module(module: str, arguments: Mapping[str, t.Any], *, check_mode: bool 
     text = output.getvalue()
     result: dict[str, t.Any] = json.loads(text)
     return result
+
+
+def _no_pauses() -> contextlib.AbstractContextManager[t.Any]:
+    """Let requests that fail be repeated at once."""
+    return mock.patch.object(transport, "READ_AGAIN_AFTER", [0.0] * len(transport.READ_AGAIN_AFTER))
 
 
 @contextlib.contextmanager
