@@ -148,7 +148,7 @@ def check(result: Mapping[str, t.Any]) -> None:
 def answers_read(version: str) -> dict[str, t.Any]:
     """Those of the recorded answers that are read: a change in another one is none."""
     recorder = Recorder(RecordedReader(whole_cluster(version)))
-    read_settled(recorder, EVERYTHING)
+    read_settled(recorder, EVERYTHING, patience=0)
     others = re.compile(rf"/nodes/[^/]+/(qemu/(101|104|120|9000)/|tasks/{re.escape(UPID)}/)|/version|/nodes/[^/]+/cert")
     return {p: a for p, a in whole_cluster(version).items() if p in recorder.answers or others.match(p)}
 
@@ -162,7 +162,7 @@ def answers(rng: random.Random, folder: Path) -> None:
     with suppress(CollectionError):
         reader = RecordedReader(given)
         with suppress(CollectionError):
-            read_settled(reader, EVERYTHING)
+            read_settled(reader, EVERYTHING, patience=0)
         with suppress(CollectionError):
             read_config(reader, "pve1", 104)
         with suppress(CollectionError):
