@@ -17,8 +17,8 @@ from .job import Job, State
 from .options.entries import Entry
 from .placement import Placement
 
-_GLOB = re.compile(r"(?<![.\])}\\])\*")
-"""A star that repeats a letter, as in C(web-*)."""
+_GLOB = re.compile(r"(?<![.\])}\\])\*|(?<=-)\?")
+"""A star that repeats a letter, as in C(web-*), and a question mark after a dash, as in C(web-?)."""
 
 
 def note_cautions(
@@ -86,4 +86,5 @@ def _text(selector: Selector) -> str:
 def _hint(selector: Selector) -> str:
     if selector.name is None or not _GLOB.search(selector.name):
         return ""
-    return f"; name is a regular expression, in which any text is .*: {_GLOB.sub('.*', selector.name)}"
+    meant = _GLOB.sub(lambda found: ".*" if found[0] == "*" else ".", selector.name)
+    return f"; name is a regular expression, in which any text is .*: {meant}"

@@ -29,6 +29,7 @@ def cautions(selector: Selector) -> list[str]:
     ("selector", "told"),
     [
         (Selector(name="g-*"), "selects no VM: name 'g-*'; name is a regular expression, in which any text is .*: g-"),
+        (Selector(name="g-?"), "selects no VM: name 'g-?'; name is a regular expression, in which any text is .*: g-."),
         (Selector(name="webb-.*"), "affinity selects no VM: name 'webb-.*'"),
         (Selector(tags=frozenset({"dbs"})), "affinity selects no VM: tags 'dbs'"),
         (Selector(name="db-.*", pool="shop"), "affinity selects no VM: name 'db-.*', pool 'shop'"),

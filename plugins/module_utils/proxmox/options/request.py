@@ -22,7 +22,7 @@ from .values import invalid, number, such_as
 
 _LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?"
 _NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
-_OWN_KEY = re.compile(r"([^/]*\.)?qemu-scheduler/.*")
+_OWN_KEY = re.compile(r"([^/]*\.)?qemu-scheduler(/.*)?")
 _OWN_WORD = re.compile(r"q?emu|sched", re.IGNORECASE)
 """What a misspelt prefix of the scheduler still has, and one of a plugin of the user hardly."""
 # Options and the context keys with the same meaning.
@@ -179,7 +179,12 @@ def _vmid(value: t.Any) -> int | None:
 
 def _context(params: Mapping[str, t.Any]) -> dict[str, str]:
     """Return the context of a request, with the keys of qemu-scheduler. Raises InvalidRequest."""
-    context = {str(key): str(value) for key, value in (params.get("context") or {}).items() if value is not None}
+    given = {str(key): value for key, value in (params.get("context") or {}).items() if value is not None}
+    for key, value in given.items():
+        if isinstance(value, (list, Mapping)):
+            kind = "list" if isinstance(value, list) else "mapping"
+            raise InvalidRequest(f"context: {key!r} has a {kind}, expected a text", option="context")
+    context = {key: str(value) for key, value in given.items()}
     known = sorted(_CONTEXT_KEYS.values())
     for key in context:
         if _OWN_KEY.fullmatch(key) and key not in known:
@@ -189,9 +194,9 @@ def _context(params: Mapping[str, t.Any]) -> dict[str, str]:
         if key not in known and (meant := alike(known, key)) is not None and _OWN_WORD.search(key):
             raise InvalidRequest(f"context: unknown key {key!r}; did you mean {meant}?", option="context")
     for option, key in _CONTEXT_KEYS.items():
-        given = params.get(option)
-        if given is not None and key in context and context[key] != given:
-            raise InvalidRequest(f"{option}: {given!r} contradicts {context[key]!r} of context {key}", option=option)
+        own = params.get(option)
+        if own is not None and key in context and context[key] != own:
+            raise InvalidRequest(f"{option}: {own!r} contradicts {context[key]!r} of context {key}", option=option)
     return context
 
 

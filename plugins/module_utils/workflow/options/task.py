@@ -121,9 +121,12 @@ class Series:
         number = self._number(name)
         return number is not None and self.name(number) == name
 
-    def _number(self, name: str) -> int | None:
-        before, after = (re.escape(part) for part in _NUMBER.split(self.pattern)[::2])
-        found = re.fullmatch(rf"{before}(\d{{1,18}}){after}", name, re.ASCII)
+    def _number(self, name: str, between: str = "") -> int | None:
+        """Return the number in a name like those of the series; between is what may be before and after it besides."""
+        before, after = _NUMBER.split(self.pattern)[::2]
+        if between:
+            before, after = before.rstrip("-."), after.lstrip("-.")
+        found = re.fullmatch(rf"{re.escape(before)}{between}(\d{{1,18}}){between}{re.escape(after)}", name, re.ASCII)
         return None if found is None else int(found[1])
 
     def owns(self, guest: Guest) -> bool:
@@ -131,8 +134,11 @@ class Series:
         return self.numbers(guest.name or "") and self._has(guest)
 
     def had(self, guest: Guest) -> bool:
-        """Tell whether a guest was probably a VM of this series when its numbers had another width."""
-        return self._number(guest.name or "") is not None and not self.owns(guest) and self._has(guest)
+        """Tell whether a guest was probably a VM of this series when its names had numbers of another width or, where
+        tags or a pool tell whose VMs are whose, with another separator.
+        """
+        between = "[-.]?" if self.tags or self.pool else ""
+        return self._number(guest.name or "", between) is not None and not self.owns(guest) and self._has(guest)
 
     def _has(self, guest: Guest) -> bool:
         return (
@@ -201,7 +207,7 @@ def surplus_entries(
     if former:
         patterns = join_words(sorted({each.pattern for each in series}))
         told = ", ".join(first(sorted(former), _TOLD))
-        warnings.append(f"numbered with another width than {patterns}, and kept: {told}; rename or remove them")
+        warnings.append(f"numbered in another way than {patterns}, and kept: {told}; rename or remove them")
     return removals, warnings
 
 
