@@ -20,7 +20,8 @@ def capacity_table(capacity: Mapping[str, t.Any], width: int | None = None) -> l
         raise AnsibleFilterError("expected the result of capacity_info")
     shapes = capacity.get("shapes") or []
     of_each = ", ".join(f"{shape['fit']} {shape['name']}" for shape in shapes) if len(shapes) > 1 else ""
-    first = f"{capacity['total']} more fit" + (f" ({of_each})" if of_each else "")
+    # When one shape no longer fits, others may: a list with three VMs that keep apart says little about its other VMs.
+    first = f"{capacity['total']} more fit" + (f" if placed in turn until one does not ({of_each})" if of_each else "")
     if capacity.get("limited_by"):
         first += f", limited by {capacity['limited_by']}"
     if capacity.get("n_plus_one_counts"):

@@ -246,7 +246,7 @@ def test_capacity_table__says_what_runs_out_where() -> None:
     ]
     shapes = [{"name": "app", "fit": 7}, {"name": "db", "fit": 5}]
     assert capacity_table({"total": 12, "limited_by": "memory", "shapes": shapes, "nodes": nodes}) == [
-        "12 more fit (7 app, 5 db), limited by memory",
+        "12 more fit if placed in turn until one does not (7 app, 5 db), limited by memory",
         "NODE  FIT  LIMITED BY  WHY NO MORE",
         "pve1   12  memory      would exceed it",
         "pve2    0  -           -",
