@@ -13,8 +13,9 @@ import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.demand import CPU, CPU_PRESSURE, MEMORY, Grid
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import PermissionDenied
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Guest
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Guest, Node, Snapshot
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.answers import failure_of_answer
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.kept_demands import NOTHING_KEPT
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.usage import (
     DAY,
     HOUR,
@@ -24,6 +25,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inv
     read_demands,
     read_node_curves,
     timeframe_for,
+    with_demand_of,
 )
 
 MINUTES = Timeframe("hour", 60)
@@ -110,3 +112,31 @@ def test_period__is_the_shortest_that_covers_the_window(release: str, window: in
 
 def test_window__ends_with_the_last_slot_that_is_over() -> None:
     assert grid_for(DAY, Timeframe("week", 1800), 1_000_000.0) == Grid(999_000 - DAY, 1800, 48)
+
+
+def rows(time: float, count: int, **values: float) -> list[dict[str, float]]:
+    """The samples of half an hour, the last of which ends at a time."""
+    return [{"time": time - 1800 * number, **values} for number in range(count, 0, -1)]
+
+
+def test_what_nodes_and_guests_usually_use__is_of_what_is_known() -> None:
+    now = 1800.0 * 1000
+    node = {"maxcpu": 8, "memtotal": 100, "memused": 40}
+    other = Guest(102, "db", "pve1", status="stopped", cores=2, memory=GIB)
+    answers = Answers(
+        {
+            "/version": {"release": "9.2.1"},
+            # The busy hour of a node that runs since three hours: the last one.
+            "/nodes/pve1/rrddata": rows(now - 3600, 4, cpu=0.25, **node) + rows(now, 2, cpu=0.5, **node),
+            "/nodes/pve1/qemu/101/rrddata": rows(now, 4, cpu=0.5, maxcpu=2, memhost=10),
+        }
+    )
+    answers.server_time = lambda: now  # type: ignore[method-assign]
+    snapshot = Snapshot(nodes=(Node("pve1"), Node("pve2", online=False)), guests=(VM, other))
+
+    found = with_demand_of(answers, snapshot, {101, 102}, NOTHING_KEPT)
+
+    assert {key: demand.curve for key, demand in found.guests[0].demand.items()} == {CPU: (1.0,), MEMORY: (10,)}
+    assert {key: demand.curve for key, demand in found.nodes[0].demand.items()} == {CPU: (3.0,), MEMORY: (30,)}
+    assert (found.nodes[1].demand, found.guests[1].demand) == ({}, {})
+    assert answers.asked == ["/version", "/nodes/pve1/rrddata", "/nodes/pve1/qemu/101/rrddata"]

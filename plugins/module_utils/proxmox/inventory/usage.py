@@ -73,16 +73,16 @@ def grid_for(window: float, timeframe: Timeframe, now: float) -> Grid:
 
 
 def read_node_curves(
-    reader: Reader, nodes: Iterable[str], timeframe: Timeframe, grid: Grid
+    reader: Reader, nodes: Iterable[str], timeframe: Timeframe, grid: Grid, least: int | None = None
 ) -> dict[str, dict[str, Curve]]:
-    """Return the curves of the nodes. A curve is missing if less than half of it is known, or if this user may not read
-    it.
+    """Return the curves of the nodes. A curve is missing if less than half of it is known, or less than so many slots,
+    or if this user may not read it.
     """
 
     def read(name: str) -> list[Row]:
         return read_rows(reader, f"/nodes/{name}/rrddata", timeframe=timeframe.name, cf="AVERAGE") or []
 
-    return {name: _curves(rows, _OF_NODE, timeframe, grid) for name, rows in in_parallel(read, nodes).items()}
+    return {name: _curves(rows, _OF_NODE, timeframe, grid, least) for name, rows in in_parallel(read, nodes).items()}
 
 
 def read_demands(
@@ -111,12 +111,13 @@ def read_demands(
 
 def with_demand_of(reader: Reader, snapshot: Snapshot, vmids: Collection[int], kept: KeptDemands) -> Snapshot:
     """Return a snapshot with what these guests usually use, as far as they run, and with what the nodes use besides: by
-    the last day, one request for each node that is online and each guest.
+    the last day, or what is known of it. One request for each node that is online and each guest.
     """
     timeframe = timeframe_for(DAY, reader)
     grid = grid_for(DAY, timeframe, reader.server_time() or time.time())
     running = [guest for guest in snapshot.guests if guest.vmid in vmids and guest.running]
-    curves = read_node_curves(reader, [node.name for node in snapshot.nodes if node.online], timeframe, grid)
+    online = [node.name for node in snapshot.nodes if node.online]
+    curves = read_node_curves(reader, online, timeframe, grid, least=1)
     measured = {
         vmid: {
             resource: Demand(MEASURED, (demands[resource].usual,)) for resource in (CPU, MEMORY) if resource in demands
