@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ..demand import CPU, LIKE, MEMORY, Demand
 from ..model import Guest, Request, demand_of
-from .cache import NodeInfo
+from .cache import NodeInfo, of_sums
 
 MOST_ALIKE = 5
 """Of the guests like a new VM, so many are read at most."""
@@ -26,6 +26,15 @@ def usual_load(node: NodeInfo, resource: str) -> float | None:
         return None
     counted = (guest for guest in node.guests if guest.demand or guest.status == "assumed")
     return rest.usual + sum(demand_of(guest, resource).usual for guest in counted)
+
+
+def usual_loads(nodes: Sequence[NodeInfo]) -> list[tuple[float | None, float | None]]:
+    """Return for each node how much CPU and memory it uses."""
+
+    def find(some: Sequence[NodeInfo]) -> list[tuple[float | None, float | None]]:
+        return [(usual_load(node, CPU), usual_load(node, MEMORY)) for node in some]
+
+    return of_sums(nodes, usual_loads, find)
 
 
 def guests_like(request: Request, guests: Iterable[Guest]) -> list[Guest]:

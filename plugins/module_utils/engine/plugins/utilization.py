@@ -6,19 +6,18 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ...demand import CPU, MEMORY
+from ...demand import CPU, MEMORY, Demand
 from ...model import Request, demand_of
 from ..cache import NodeInfo
-from ..framework.interface import CycleState, Event, FilterPlugin, ScorePlugin, Setting, Subject
+from ..framework.interface import CycleState, Event, ScorePlugin, Setting, Subject
+from ..framework.many_nodes import FilterOfMany, ScoreOfMany
 from ..framework.status import Category, Status, unschedulable
-from ..usual import usual_load
-
-NAMES = {CPU: "CPU", MEMORY: "memory"}
+from ..usual import usual_loads
 
 
-class Utilization(ScorePlugin):
+class Utilization(ScoreOfMany):
     """Scores 100 for an idle node, 0 for one whose CPU and memory are fully in use and where tasks always wait. Off by
     default.
 
@@ -52,11 +51,21 @@ class Utilization(ScorePlugin):
         self.reads = frozenset({Subject.PRESSURE} if config["pressure_weight"] else ())
         self.reads |= frozenset({Subject.DEMAND} if config["history"] else ())
 
-    def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
+    def score_all(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[float]:
+        loads = usual_loads(nodes) if self.config["history"] else [(None, None)] * len(nodes)
+        return [self._score(node, *load) for node, load in zip(nodes, loads, strict=True)]
+
+    def _score(self, node: NodeInfo, cpu: float | None, memory: float | None) -> float:
+        """The score of a node by what it usually uses, as far as that is known, else by the moment."""
         host = node.node
+        decided = [guest for guest in node.guests if guest.status == "assumed"] if cpu is None or memory is None else ()
+        if cpu is None:
+            cpu = host.cpu_used * host.cores + sum(demand_of(guest, CPU).usual for guest in decided)
+        if memory is None:
+            memory = host.memory_used + sum(demand_of(guest, MEMORY).usual for guest in decided)
         parts = [
-            (self.config["cpu_weight"], _part(self._used(node, CPU), host.cores)),
-            (self.config["memory_weight"], _part(self._used(node, MEMORY), host.memory)),
+            (self.config["cpu_weight"], _part(cpu, host.cores)),
+            (self.config["memory_weight"], _part(memory, host.memory)),
         ]
         if host.pressure is not None:
             parts.append((self.config["pressure_weight"], host.pressure))
@@ -64,17 +73,8 @@ class Utilization(ScorePlugin):
         used = sum(weight * min(used, 1.0) for weight, used in parts) / total if total else 0.0
         return 100.0 * (1.0 - used)
 
-    def _used(self, node: NodeInfo, resource: str) -> float:
-        """Return what is used of a resource: as usual if that is known, else now and by VMs just decided."""
-        usual = usual_load(node, resource) if self.config["history"] else None
-        if usual is not None:
-            return usual
-        host = node.node
-        now = host.cpu_used * host.cores if resource == CPU else host.memory_used
-        return now + sum(demand_of(guest, resource).usual for guest in node.guests if guest.status == "assumed")
 
-
-class UsedLimit(FilterPlugin):
+class UsedLimit(FilterOfMany):
     """Rejects a node that would use more than C(most) of its CPU or memory with the VM: by what the node is not above
     during 95 % of the last day, or in its last hour if that is more. Off by default.
 
@@ -95,20 +95,21 @@ class UsedLimit(FilterPlugin):
     reads = frozenset({Subject.DEMAND})
     settings = {"most": Setting("float", 0.85, "fraction of a node's CPU and memory that may be used", minimum=0)}
 
-    def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
-        most = self.config["most"]
-        for resource, size in ((CPU, node.node.cores), (MEMORY, node.node.memory)):
-            used = usual_load(node, resource)
-            if used is None or not size:
-                continue
-            demand = demand_of(request, resource)
-            with_it = (used + demand.usual) / size
-            if demand.usual and with_it > most:
-                return unschedulable(
-                    f"would use more than {most:.0%} of its {NAMES[resource]}",
-                    f"{with_it:.0%} with the VM, which counts as {demand.source}",
+    def filter_all(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[Status | None]:
+        demands = demand_of(request, CPU), demand_of(request, MEMORY)
+        return [
+            next(self._refusals(demands, loads, node), None)
+            for loads, node in zip(usual_loads(nodes), nodes, strict=True)
+        ]
+
+    def _refusals(self, demands: Iterable[Demand], loads: Iterable[float | None], node: NodeInfo) -> Iterator[Status]:
+        most, sizes = self.config["most"], (node.node.cores, node.node.memory)
+        for name, demand, used, size in zip(("CPU", "memory"), demands, loads, sizes, strict=True):
+            if used is not None and size and demand.usual and (used + demand.usual) / size > most:
+                yield unschedulable(
+                    f"would use more than {most:.0%} of its {name}",
+                    f"{(used + demand.usual) / size:.0%} with the VM, which counts as {demand.source}",
                 )
-        return None
 
 
 def _part(used: float, capacity: float) -> float:
