@@ -152,10 +152,11 @@ def test_drain__leaves_guests_of_a_node_in_maintenance_to_the_best_other_node(
         assert stays(cluster, "pve2", 101)
 
 
+@both_versions
 def test_balance__moves_no_guest_away_from_the_node_that_its_rule_prefers(
-    modules: ModuleServer, tmp_path: Path
+    version: str, modules: ModuleServer, tmp_path: Path
 ) -> None:
-    with managed("9.2", guests("pve1", "pve1", "pve1"), PREFER) as cluster:
+    with managed(version, guests("pve1", "pve1", "pve1"), PREFER) as cluster:
         assert not controller_of(cluster, modules, tmp_path).run("cluster_rebalance", goals=["balance"])["changed"]
         assert not writes(cluster)
         assert stays(cluster, "pve1", 101, 102, 103)

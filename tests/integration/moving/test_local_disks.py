@@ -116,10 +116,11 @@ def test_drain__leaves_a_running_vm_whose_snapshots_are_not_replicated(start: St
 # --- storages ---
 
 
-def test_drain__uses_another_storage_where_the_one_of_the_same_name_is_full(start: Start) -> None:
+@both_versions
+def test_drain__uses_another_storage_where_the_one_of_the_same_name_is_full(start: Start, version: str) -> None:
     full = [vm(200 + n, node, {"scsi0": "zfs:90"}, memory=512) for n, node in enumerate(("pve2", "pve3"))]
     storages = [storage("zfs", 100), storage("lvm", 300, kind="lvmthin")]
-    with start(storages, vm(101, "pve1", {"scsi0": "zfs:40"}), *full) as (cluster, controller):
+    with start(storages, vm(101, "pve1", {"scsi0": "zfs:40"}), *full, version=version) as (cluster, controller):
         result = controller.run("node_drain", name=["pve1"])
         assert result["changed"], result
         assert not on(cluster, "pve1")

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller, ModuleServer
+from support.versions import both_versions
 from support.waiting import until
 
 from .conftest import NODES, TIME_SCALE, on, writes
@@ -161,11 +162,12 @@ WHERE = "path=0000:41:00.0,id=10de:2684,subsystem-id=10de:16f1,iommugroup=20"
 MAPPING = {"id": "gpu", "map": [f"node={node},{WHERE}" for node in NODES]}
 
 
-def test_drain__moves_a_stopped_vm_to_where_its_device_is_free(start: Start) -> None:
+@both_versions
+def test_drain__moves_a_stopped_vm_to_where_its_device_is_free(start: Start, version: str) -> None:
     with_gpu = {"config": {"hostpci0": "mapping=gpu"}}
     guests = [vm(101, status="stopped", **with_gpu), vm(102, "pve2", **with_gpu, memory=1024)]
     pci = {name: {"pci": [GPU]} for name in NODES}
-    with start(*guests, mappings={"pci": [MAPPING]}, **pci) as (cluster, controller):
+    with start(*guests, mappings={"pci": [MAPPING]}, version=version, **pci) as (cluster, controller):
         result = controller.run("node_drain", name=["pve1"])
         assert (result.get("changed"), result.get("failed", False)) == (True, False), result
         assert 101 in on(cluster, "pve3")
