@@ -253,6 +253,11 @@ class HARule:
     planned: bool = False
     no_failback: frozenset[int] = frozenset()
 
+    @property
+    def label(self) -> str:
+        """What messages call it."""
+        return f"HA {'group' if self.from_group else 'rule'} '{self.name}'"
+
     def wants(self, node: str) -> bool:
         """Whether a node-affinity rule wants its members on the node."""
         return (node in self.nodes) is self.positive

@@ -120,7 +120,8 @@ def test_drain__moves_no_guest_that_the_ha_manager_brings_back(
         assert not [call for call in writes(cluster) if call.endswith("/migrate")]
         assert "ha-manager crm-command node-maintenance enable pve1" in result["stuck"][0]["cure"]
         assert ("nofailback" in result["stuck"][0]["cure"]) is (version == "8.4")
-        assert "HA rule 'prefer' prefers" in result["stuck"][0]["why"]
+        what = "group" if version == "8.4" else "rule"
+        assert f"HA {what} 'prefer' prefers" in result["stuck"][0]["why"]
 
 
 @both_versions

@@ -16,8 +16,8 @@ from ..framework.many_nodes import FilterOfMany, ScoreOfMany
 from ..framework.status import SKIP, SKIP_SCORE, Status, unresolvable, unschedulable
 from ..ha_rules import RESOURCES, Enforced, enforce, preferences, refusal, require_known
 
-NOT_A_NODE_OF = "weren't among the nodes of HA rule '{}'"
-AVOIDED_BY = "were avoided by HA rule '{}'"
+NOT_A_NODE_OF = "weren't among the nodes of {}"
+AVOIDED_BY = "were avoided by {}"
 NOT_TOGETHER = "didn't hold the VMs of HA rule '{}'"
 NOT_APART = "held a VM of HA rule '{}'"
 
@@ -101,7 +101,7 @@ def is_concerned(request: Request) -> bool:
 
 def outside_of(rule: HARule) -> str:
     """Why a node on which a node-affinity rule does not want its members is rejected."""
-    return (NOT_A_NODE_OF if rule.positive else AVOIDED_BY).format(rule.name)
+    return (NOT_A_NODE_OF if rule.positive else AVOIDED_BY).format(rule.label)
 
 
 def _places(found: Enforced, nodes: Sequence[str]) -> Places:

@@ -97,7 +97,7 @@ def obstacle_of_ha(guest: Guest, around: Surroundings) -> Cause | None:
         return f"its HA resource has {around.unknown_of_ha[guest.vmid]}, which this version does not know", UPDATE
     for rule in around.rules:
         if rule.unknown and guest.vmid in rule.vmids:
-            return f"its HA rule {rule.name!r} has {rule.unknown}, which this version does not know", UPDATE
+            return f"its {rule.label} has {rule.unknown}, which this version does not know", UPDATE
     return None
 
 
@@ -111,7 +111,7 @@ def against_ha(guest: Guest, around: Surroundings) -> Iterator[tuple[str, str]]:
                 yield node, outside_of(rule)
         best = _brings_to(rule, guest, around)
         for node in around.nodes.keys() - best if best else ():
-            yield node, f"would lose it to {' or '.join(sorted(best))} again, which HA rule '{rule.name}' prefers"
+            yield node, f"would lose it to {' or '.join(sorted(best))} again, which {rule.label} prefers"
 
 
 def _node_rules(guest: Guest, around: Surroundings) -> list[HARule]:
@@ -138,7 +138,7 @@ def cure_of_ha(guest: Guest, around: Surroundings) -> str:
         best = _brings_to(rule, guest, around)
         next_best = preferred_nodes(rule, around.available - {guest.node})
         if guest.node in best and not around.available <= best and next_best - around.drained:
-            of_group = f"set nofailback of HA group {rule.name}"
+            of_group = f"set nofailback of {rule.label}"
             end = of_group if rule.from_group else "set failback of its HA resource to 0"
             enable = f"ha-manager crm-command node-maintenance enable {guest.node}"
             return f"put {guest.node} into HA maintenance ({enable}): the HA manager then moves it itself; or {end}"

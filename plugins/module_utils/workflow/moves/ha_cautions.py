@@ -23,8 +23,7 @@ def ha_cautions(reader: Reader, snapshot: Snapshot, goals: Goals) -> tuple[str, 
         return ()
     rules = [rule for rule in snapshot.ha_rules if rule.unknown and not rule.disabled]
     texts = [
-        f"HA {'group' if rule.from_group else 'rule'} {rule.name!r} has {rule.unknown}, which this version of the "
-        "collection does not know: its guests are not moved"
+        f"{rule.label} has {rule.unknown}, which this version of the collection does not know: its guests are not moved"
         for rule in rules
     ]
     texts += [
