@@ -14,8 +14,8 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.foreign_text import on_one_line
 
-_HARMLESS = re.compile(r"[\w.,:;=/+@ -]*", re.ASCII)
-"""Texts that are certainly no template."""
+_HARMLESS = re.compile(r"[\w.,:;=/+@ -]*|<<|~", re.ASCII)
+"""Texts that are certainly no template. With the tag C(!unsafe), Ansible would not read C(<<), and C(~) as null."""
 
 
 class _Foreign(str):

@@ -132,6 +132,13 @@ class Stated:
     nodes: Mapping[str, Mapping[str, Curve]] = field(default_factory=dict)
     guests: Mapping[str, Mapping[str, Curve]] = field(default_factory=dict)
 
+    def of_guest(self, vmid: int, name: str | None) -> Mapping[str, Curve] | None:
+        """Return what is stated of a guest. name is None if others have it, too. A number is always a VMID: the owner
+        of another guest may choose it as a name.
+        """
+        by_name = None if name is None or name.isdigit() else self.guests.get(name)
+        return self.guests.get(str(vmid)) or by_name
+
 
 class Departure(t.NamedTuple):
     """A guest left a node."""

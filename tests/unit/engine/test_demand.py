@@ -13,6 +13,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.demand impo
     Demand,
     Departure,
     Grid,
+    Stated,
     as_placed,
     bridge_gaps,
     is_known,
@@ -27,6 +28,15 @@ def test_percentile__ignores_what_is_unknown() -> None:
     assert percentile([None, 1, 3, None, 2], 95) == 3
     assert percentile([1.0] * 95 + [9.0] * 5, 95) == 1.0
     assert percentile([None], 95) is None
+
+
+def test_stated_demand__a_number_is_a_vmid_and_no_name() -> None:
+    mine, theirs = {CPU: (0.5,)}, {CPU: (0.1,)}
+    stated = Stated(guests={"105": mine, "web": theirs})
+    assert stated.of_guest(105, "app") == mine
+    assert stated.of_guest(300, "105") is None
+    assert stated.of_guest(301, "web") == theirs
+    assert stated.of_guest(302, None) is None
 
 
 def test_half_a_curve__is_enough_to_know_it() -> None:

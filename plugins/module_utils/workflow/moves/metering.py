@@ -92,8 +92,7 @@ class Metering:
         """Add the demand of guests: as stated, else as measured."""
         due = {guest.vmid: guest for guest in guests if guest.vmid not in self._guests}
         for vmid, guest in due.items():
-            named = stated.guests.get(guest.name or "") if self._names[guest.name] == 1 else None
-            given = stated.guests.get(str(vmid)) or named
+            given = stated.of_guest(vmid, guest.name if self._names[guest.name] == 1 else None)
             if given:
                 self._guests[vmid] = _stated_demands(guest, given, grid)
         unread = [guest for vmid, guest in due.items() if vmid not in self._guests]
