@@ -41,6 +41,7 @@ from .guard import (
     run_filters,
 )
 from .profiles import Profile, profile_of
+from .unknown_names import unknown_names
 from .verdicts import Outcome, Scores, Verdicts
 from .vmids.choice import ANY_VMID, InvalidVMIDChoice, VMIDChoice, intersection
 
@@ -146,8 +147,6 @@ class Scheduler:
 
     def _run_post_filter(self, cycle: Cycle, verdicts: Verdicts) -> Outcome:
         """Explain why no node passed, and ask the PostFilter plugins what would have to change."""
-        from .unknown_names import unknown_names
-
         request, refusals = cycle.request, self._refusals(cycle, self.cluster.nodes)
         findings = {
             plugin.name: call_plugin(plugin, plugin.post_filter, request, self.cluster, refusals)

@@ -24,6 +24,7 @@ from ..errors import (
 from ..model import HAIntent, Identity
 from .api.session import Session
 from .finder import TRIES, Config, Finder
+from .ha_membership import join_ha
 from .options.drives import drive_size, kind_of, media_of
 from .outcomes import allocations, is_missing, is_running_already
 from .tasks import Quorum, TaskFollower, TaskResult, Upid, nothing, send_write
@@ -221,8 +222,6 @@ class Lifecycle:
 
     def join_ha(self, node: str, guest: GuestWriter, intent: HAIntent) -> None:
         """Add the VM as an HA resource, as ha.join_ha does, wherever the HA manager moves it meanwhile."""
-        from .ha_membership import join_ha
-
         self.finder.call_where_it_is(
             node,
             guest.vmid,

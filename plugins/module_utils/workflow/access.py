@@ -26,6 +26,7 @@ from ..errors import ConnectionFailed, InvalidRequest, PermissionDenied
 from ..model import Guest, Node, Request, Snapshot
 from ..proxmox.api.failures import UNREADABLE, NotRecorded
 from ..proxmox.api.reader import Reader
+from ..proxmox.api.recorded import RecordedReader
 from ..proxmox.api.session import ROOT, Session
 from ..proxmox.identity import identity_of
 from ..proxmox.inventory.freshness import SETTLING, KnownGuest, read_config
@@ -107,8 +108,6 @@ class Access:
         """
         recorded, standing = params.get("snapshot"), standing_rules(params)
         if recorded is not None:
-            from ..proxmox.api.recorded import RecordedReader
-
             reader = RecordedReader.from_file(recorded) if isinstance(recorded, str) else RecordedReader(recorded)
             return cls(reader, None, open_ledger("none"), None, False, facts, standing)
         where = params.get("reservations")

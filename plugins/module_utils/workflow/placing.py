@@ -18,6 +18,8 @@ from functools import cached_property
 
 from ..engine.batch import place_batch
 from ..engine.cache import ClusterState
+from ..engine.devices.constraints import Matcher
+from ..engine.devices.mixed import mixed_mappings
 from ..engine.framework.interface import Subject
 from ..engine.framework.status import Category
 from ..engine.profiles import Profile
@@ -384,7 +386,4 @@ def _device_cautions(decision: Decision, state: ClusterState) -> list[str]:
     node = state.node(decision.node)
     if node is None:
         return []
-    from ..engine.devices.constraints import Matcher
-    from ..engine.devices.mixed import mixed_mappings
-
     return mixed_mappings(decision.request, decision.devices, [use.device for use in node.devices], Matcher())

@@ -18,6 +18,7 @@ from ..proxmox.making import Created
 from ..reservations.lease import LeaseLost
 from .access import Access, OtherCluster
 from .binding import BindingCycle
+from .births import is_proved
 from .cautions import note_cautions
 from .existing.matching import unclear
 from .foresight import foresee
@@ -231,8 +232,6 @@ class Run:
 
     def _hold_to_plan(self, approved: Approved, due: Sequence[Job], placement: Placement) -> None:
         """Refuse the jobs that deviate from the approved plan."""
-        from .births import is_proved
-
         is_own = partial(is_proved, self._access.reader, placement.seen.reservations)
         for job in due:
             if (objection := approved.objection(job, is_own)) is not None:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 
+from ...engine.patterns.names import checked_pattern
 from ...engine.texts import hint, number_text, shorten
 from ...errors import InvalidRequest
 from ...model import GIB
@@ -418,8 +419,6 @@ class Fields:
         """A regular expression, or None."""
         found = self.text(key)
         if found is not None:
-            from ...engine.patterns.names import checked_pattern
-
             checked_pattern(self.path(key), found)
         return found
 

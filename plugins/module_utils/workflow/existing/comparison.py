@@ -36,6 +36,7 @@ from ...proxmox.unfinished import Unfinished
 from ..lasting import with_tags
 from ..options.entries import NOT_CREATED, PAUSED, Entry
 from ..pools import missing_pool
+from ..sources import with_drives_of
 from .ha_drift import ha_drift
 from .hints import Hints
 from .matching import abandoned_text
@@ -123,8 +124,6 @@ class Comparison:
                     "the task says, as with update=true"
                 )
             if entry.clone is not None:
-                from ..sources import with_drives_of
-
                 entry = with_drives_of(entry, entry.clone, config)
             changes = self._rest_of_creation(entry, guest, config, begun)
         status = self._status(entry, guest)

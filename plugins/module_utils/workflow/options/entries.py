@@ -14,6 +14,7 @@ from ...engine.texts import known_names
 from ...errors import CollectionError, InvalidRequest
 from ...model import Expression, Guest, HAIntent, Request
 from ...proxmox.options.request import vm_request
+from ..lasting import lasting_tags, with_tags
 from .per_node import check_per_node
 from .rules import parse_priority_classes, parse_rules
 from .uniqueness import check_unique
@@ -290,8 +291,6 @@ def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[
     request = replace(request, per_node=bool(body.get("per_node")), **rules)
     lasting: frozenset[str] = frozenset()
     if request.affinity or request.node_required:
-        from ..lasting import lasting_tags, with_tags
-
         lasting = lasting_tags(body, request, where)
         request = with_tags(request, lasting) if lasting else request
     if request.ha is not None and state != "absent":
