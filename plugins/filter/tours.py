@@ -16,8 +16,10 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables impo
 STEP = ("ID", "NODE", "MOVES", "GIB", "BACK", "VOTES", "NOT MOVED", "NOTES")
 
 
-def tour_table(result: Mapping[str, t.Any], width: int | None = None) -> list[str]:
+def tour_table(result: Mapping[str, t.Any], width: int | None = None, options_in: str | None = None) -> list[str]:
     """Return a sentence, a row per node, a line per node that is not maintained, and a line per reason of a refusal.
+
+    options_in is the variable in which a role takes the options that cures name.
 
     result is that of maintenance_tour, or a tour. Lines are at most width characters long if possible.
     """
@@ -39,6 +41,8 @@ def tour_table(result: Mapping[str, t.Any], width: int | None = None) -> list[st
     for each in refused:
         where = f"{each['node']}: " if each["node"] else ""
         lines += wrap(f"{where}{each['why']}; {each['cure']}", width, "    ")
+    if refused and options_in:
+        lines += wrap(f"Options that these lines name belong in {options_in}, also with -e.", width, "    ")
     return lines
 
 

@@ -48,5 +48,8 @@ def test_table__has_the_reasons_of_a_refusal() -> None:
     assert tour_table({"tour": tour, "refused": refused}, 120) == [
         "maintain pve1: refused, for 1 reason(s)", "pve1: it is offline; correct that",
     ]  # fmt: skip
+    assert tour_table({"tour": tour, "refused": refused}, 120, "tour_options")[-1] == (
+        "Options that these lines name belong in tour_options, also with -e."
+    )
     with pytest.raises(AnsibleFilterError, match="expected a tour"):
         tour_table({"msg": "x"})
