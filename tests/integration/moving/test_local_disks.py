@@ -180,10 +180,13 @@ def test_active__brings_disks_back_that_met_on_one_storage(start: Start, version
         assert not controller.run("node_drain", name=["pve1"], state="active")["changed"]
 
 
-def test_active__is_not_kept_by_a_disk_that_cannot_go_home(start: Start) -> None:
+def test_active__is_not_kept_by_a_disk_that_cannot_go_home(start: Start, tmp_path: Path) -> None:
+    """The same after a drain that applies a plan, which reads nothing of the disks."""
+    plan = str(tmp_path / "plan.json")
     storages = [storage(name, 100, "pve1") for name in ("n1_a", "n1_b")] + [storage("n2_a", 100, "pve2")]
     with start(storages, vm(101, "pve1", {"scsi0": "n1_a:20", "scsi1": "n1_b:10"})) as (cluster, controller):
-        controller.run("node_drain", name=["pve1"])
+        controller.run("node_drain", name=["pve1"], plan_file=plan, check=True)
+        controller.run("node_drain", name=["pve1"], apply=plan)
         cluster.fault(method="POST", path="/move_disk$", task_error="storage 'n1_b' is not online")
         result = controller.run("node_drain", name=["pve1"], state="active")
         assert not result.get("failed"), result
