@@ -35,6 +35,13 @@ _NOT_WHILE_RUNNING: Mapping[str, str] = {
 }
 """What Proxmox names among the devices of a node while a VM runs, each with its description."""
 
+_MOUNT = "lxc.mount.entry"
+_ON_EVERY_NODE = frozenset({
+    "/dev/fuse", "/dev/kvm", "/dev/loop-control", "/dev/net", "/dev/net/tun", "/dev/null", "/dev/ppp", "/dev/random",
+    "/dev/urandom", "/dev/vhost-net", "/dev/zero",
+})  # fmt: skip
+"""Devices of the kernel that no hardware stands behind."""
+
 MOVE_OFF = "shut it down, and it can be moved, or permit that (vms_not_live: restart)"
 OF_LESSER_PROCESSORS = f"{MOVE_OFF}; or give it a CPU type that all nodes can run"
 
@@ -139,6 +146,7 @@ def container_mobility(
         or obstacle_of_ha(guest, around)
         or unknown_in_check(check, guest.kind)
         or _bind_mounts(config)
+        or _devices_of_container(config)
         or _container_snapshots(config, disks, around)
         or _restart(running, permitted)
         or _not_permitted(running, disks, permitted)
@@ -292,6 +300,21 @@ def _bind_mounts(config: Mapping[str, t.Any]) -> Cause | None:
         local = str(value).startswith("/") and not re.search(r"(?:^|,)shared=1", str(value))
         if re.fullmatch(r"mp\d+", key) and local:
             return f"{key} mounts {str(value).partition(',')[0]} of its node", f"remove {key}, or mark it as shared"
+    return None
+
+
+def _devices_of_container(config: Mapping[str, t.Any]) -> Cause | None:
+    """Return what a container uses of its node besides mount points. Proxmox checks none of it: where it is missing,
+    the container does not start.
+    """
+    used = [(key, str(value)) for key, value in sorted(config.items()) if re.fullmatch(r"dev\d+", key)]
+    rows = config.get("lxc")
+    raw = [row for row in rows if isinstance(row, list) and row[:1] == [_MOUNT]] if isinstance(rows, list) else []
+    used += [(_MOUNT, str(row[-1]).strip()) for row in raw]
+    for key, value in used:
+        path = re.split(r"[,\s]", value.removeprefix("path="), maxsplit=1)[0]
+        if path.startswith("/") and path not in _ON_EVERY_NODE:
+            return f"{key} gives it {path} of its node", f"remove {key}, or move it by hand"
     return None
 
 
