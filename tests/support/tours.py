@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from law.law import InForce
+from law.steps import broken_step
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     GIB,
@@ -22,7 +23,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     Snapshot,
     Storage,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import LocalDisk, Mobility, Plan
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import LocalDisk, Mobility, Move, Plan
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.tours import (
     SHUT_DOWN,
     STAY,
@@ -30,7 +31,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.tours impor
     TourGoals,
 )
 
-from .plan_walk import walk
+from .plan_walk import done, walk
 
 SIZES = (1, 1, 2, 2, 4, 8)
 PINNED = ("it uses devices of its node: hostpci0", "use mapped devices")
@@ -91,6 +92,32 @@ def case_of(seed: int) -> Case:
     due = tuple(node.name for node in nodes if node.online and chance.random() < 0.9)
     homes = chance.random() < 0.3
     return Case(snapshot, mobility, TourGoals(due, homes=homes, stays=stays, if_stuck=if_stuck))
+
+
+def has_lawful_tour(case: Case, in_force: InForce, chance: random.Random, tries: int) -> bool:
+    """Whether a user who empties the nodes in some order, each guest to some node that the law allows, gets to the end
+    in one of so many tries. Largest guests go first.
+    """
+    return any(_empties_all(case, in_force, chance) for _try in range(tries))
+
+
+def _empties_all(case: Case, in_force: InForce, chance: random.Random) -> bool:
+    state, nodes = case.snapshot, list(case.goals.nodes)
+    if not case.goals.keep_order:
+        chance.shuffle(nodes)
+    exempt = case.goals.stays.keys() | case.goals.if_stuck.keys()
+    for name in nodes:
+        leaving = [guest for guest in state.guests if guest.node == name and guest.vmid not in exempt]
+        chance.shuffle(leaving)
+        for guest in sorted(leaving, key=lambda each: -each.memory):
+            targets = [node.name for node in state.nodes if node.online and node.name != name]
+            chance.shuffle(targets)
+            moves = (Move(1, guest.vmid, "", name, target, "") for target in targets)
+            step = next((move for move in moves if not broken_step(state, (), move, in_force)), None)
+            if step is None:
+                return False
+            state = done(state, step)
+    return True
 
 
 @dataclass
