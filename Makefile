@@ -13,8 +13,8 @@ COLLECTIONS := $(VENV)/collections
 
 # Extra arguments for pytest: make unit PYTEST_ARGS="-k regex -x"
 PYTEST_ARGS ?=
-# How many processes pytest spreads the tests over: two more than there are CPUs, as tests wait for clusters now and then
-export PYTEST_WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
+# How many processes pytest spreads the tests over: tests wait for clusters most of the time
+export PYTEST_WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) \* 2 + 2)
 PYTEST := $(BIN)/python -m pytest -q -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder
 
 # The machine's own Ansible settings and collections must not change what is tested.
