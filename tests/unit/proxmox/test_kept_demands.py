@@ -71,6 +71,7 @@ ENTRY: dict[str, t.Any] = {"name": "web", "end": GRID.end, "curves": {CPU: [1, 2
             json.dumps({"version": 1, "guests": guests})
             for guests in (
                 [], {"101": None}, {"101": {}}, {"101": {**ENTRY, "end": "x"}}, {"101": {**ENTRY, "end": True}},
+                {"101": {**ENTRY, "end": 10**400}},
                 *({"101": {**ENTRY, "curves": curves}} for curves in (
                     None, [1], {CPU: 1}, {CPU: [1, 2]}, {CPU: [1, 2, 3, "x"]}, {CPU: [1, 2, 3, -1]},
                     {CPU: [1, 2, 3, float("nan")]}, {CPU: [1, 2, 3, float("inf")]}, {CPU: [True] * 4},

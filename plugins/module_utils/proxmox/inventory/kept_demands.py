@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import math
 import os
 import typing as t
 from collections.abc import Iterable, Mapping
@@ -31,6 +30,8 @@ LARGEST = 64 * MIB
 MOST_GUESTS = 20_000
 MOST_FILES = 100
 """The oldest files beyond these are removed."""
+
+_TOO_MUCH = 2.0**63
 
 Demands = Mapping[str, Demand]
 
@@ -120,7 +121,7 @@ def _is_curve(curve: t.Any, count: int) -> bool:
 
 
 def _is_number(value: t.Any) -> t.TypeGuard[float]:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < _TOO_MUCH
 
 
 def _shifted(curve: list[float | None], slots: int) -> Curve:
