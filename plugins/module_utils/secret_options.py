@@ -154,7 +154,10 @@ def hidden_texts(option: str, value: t.Any) -> Iterator[str]:
     """Yield what must not be shown of the value of such an option, which may have any shape."""
     if option == "reservations" and isinstance(value, str):
         yield from _secrets_of_ledger(value)
-    elif not (option in _DOCUMENTS and _is_document(value)):
+        return
+    # A document in place of its path: what is secret in it has a name.
+    is_document = isinstance(value, Mapping) or (isinstance(value, str) and value.lstrip().startswith("{"))
+    if not (option in _DOCUMENTS and is_document):
         texts = list(_texts(value))
         if isinstance(value, Mapping) or not all(is_shown(option, text) for text in texts):
             yield from texts
@@ -191,11 +194,6 @@ def mask(text: str, secrets: Iterable[str]) -> str:
     for secret in sorted(filter(None, forms), key=len, reverse=True):
         text = text.replace(secret, "********")
     return text
-
-
-def _is_document(value: t.Any) -> bool:
-    """Whether a document was given in place of its path: what is secret in it has a name."""
-    return isinstance(value, Mapping) or (isinstance(value, str) and value.lstrip().startswith("{"))
 
 
 def _secrets_of_ledger(where: str) -> Iterator[str]:

@@ -72,7 +72,9 @@ class Database(ABC):
         with self._turn, self._translate_errors():
             try:
                 transaction = Transaction(self._execute, self._begin(cluster))
-                self._check_version(transaction)
+                if self._is_prepared:
+                    # Another version of the collection may have changed the tables meanwhile.
+                    check_version(transaction.fetch(SELECT_VERSION), self.location)
                 yield transaction
                 self._execute("COMMIT", ())
             except BaseException:
@@ -80,11 +82,6 @@ class Database(ABC):
                 with contextlib.suppress(CollectionError), self._translate_errors():
                     self._execute("ROLLBACK", ())
                 raise
-
-    def _check_version(self, transaction: Transaction) -> None:
-        """Raise LedgerIncompatible if another version of the collection has changed the tables meanwhile."""
-        if self._is_prepared:
-            check_version(transaction.fetch(SELECT_VERSION), self.location)
 
     def read(self, sql: str, parameters: Parameters = ()) -> tuple[float, list[Row]]:
         """Return the present time and the rows that one query finds, without waiting for another transaction."""

@@ -30,7 +30,16 @@ def open_ledger(where: str | None, *, clock: Clock | None = None, durations: Dur
 
     Raises InvalidRequest, LedgerUnavailable, LedgerIncompatible or MissingLibrary, none of which shows a password.
     """
-    return Ledger(_open_database(where, clock), durations or Durations())
+    database: Database
+    if where == "none":
+        database = SQLiteDatabase(None, clock or time.time)
+    elif where is not None and where.startswith(_POSTGRESQL_SCHEMES):
+        from .postgresql import PostgreSQLDatabase
+
+        database = PostgreSQLDatabase(where, clock)
+    else:
+        database = SQLiteDatabase(_path_of(where), clock or time.time)
+    return Ledger(database, durations or Durations())
 
 
 def folder_of(where: str | None) -> Path | None:
@@ -62,17 +71,6 @@ def look_at_ledger(where: str | None) -> str:
         return str(path)
     check_creatable(path)
     return f"{path}, which the first run creates"
-
-
-def _open_database(where: str | None, clock: Clock | None) -> Database:
-    """Open the database of a ledger. SQLite has no clock of its own."""
-    if where == "none":
-        return SQLiteDatabase(None, clock or time.time)
-    if where is not None and where.startswith(_POSTGRESQL_SCHEMES):
-        from .postgresql import PostgreSQLDatabase
-
-        return PostgreSQLDatabase(where, clock)
-    return SQLiteDatabase(_path_of(where), clock or time.time)
 
 
 def _path_of(where: str | None) -> Path:

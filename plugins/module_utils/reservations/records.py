@@ -253,7 +253,7 @@ def from_row(row: Iterable[t.Any]) -> Reservation:
             },
             devices=tuple((_text(node), _text(device)) for node, device in values["devices"]),
             tags=frozenset(map(_text, values["tags"])),
-            pool=_optional_text(values["pool"]),
+            pool=None if values["pool"] is None else _text(values["pool"]),
             # Older versions did not write them.
             constraints=from_data(Constraints, values["constraints"]) if values.get("constraints") else NO_CONSTRAINTS,
             source=_text(values.get("source", "")),
@@ -304,10 +304,6 @@ def _text(value: t.Any) -> str:
     if not isinstance(value, str):
         raise TypeError("expected a text")
     return value
-
-
-def _optional_text(value: t.Any) -> str | None:
-    return None if value is None else _text(value)
 
 
 def _amount(value: t.Any) -> t.Any:

@@ -263,7 +263,7 @@ class Access:
             snapshot = replace(snapshot, next_id=(bounds.lower, bounds.upper), vmids_unseen=bounds.unseen)
         needs = Needs(
             bridges=Subject.BRIDGES in subjects and any(request.bridges for request in requests),
-            named=_named_resources(requests) if Subject.NAMED in subjects else frozenset(),
+            named=frozenset(each for request in requests for each in request.named if Subject.NAMED in subjects),
             cpu_types=Subject.CPU in subjects and any(_names_cpu(request) for request in requests),
             cpu_flags=Subject.CPU in subjects and any(request.cpu_flags for request in requests),
             pressure=Subject.PRESSURE in subjects and bool(requests),
@@ -356,10 +356,6 @@ def _guests_alike(requests: Iterable[Request], snapshot: Snapshot) -> frozenset[
 
 def _names_cpu(request: Request) -> bool:
     return request.cpu_type is not None and request.cpu_type not in COMMON_CPU_TYPES
-
-
-def _named_resources(requests: Sequence[Request]) -> frozenset[tuple[str, str]]:
-    return frozenset(each for request in requests for each in request.named)
 
 
 def _named_volumes(requests: Sequence[Request]) -> frozenset[str]:

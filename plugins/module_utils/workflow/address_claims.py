@@ -62,7 +62,7 @@ class Claims:
 
     def conflicts(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, AddressConflict]]:
         """Each job that would get an address which an existing VM of the run has, by the config read for its plan."""
-        gaining = _gaining(jobs)
+        gaining = {job.label: job for job in jobs if job.is_made_or_updated}
         for job in jobs if gaining else ():
             plan = job.plan
             for address, network in sorted(_kept_addresses(plan), key=str) if plan is not None else ():
@@ -98,11 +98,6 @@ def _meet(network: Network | None, other: Network | None) -> bool:
 def _has(job: Job, address: str) -> bool:
     """Whether an existing VM has the address already: two that share one are not a matter of this run."""
     return job.plan is not None and any(address == own for own, _network in _addresses(job.plan.config))
-
-
-def _gaining(jobs: Iterable[Job]) -> dict[str, Job]:
-    """The jobs of VMs that are created or updated, by their labels."""
-    return {job.label: job for job in jobs if job.is_made_or_updated}
 
 
 def _kept_addresses(plan: ExistingPlan) -> set[tuple[str, Network | None]]:

@@ -148,11 +148,9 @@ class Search:
         nodes = [node for node in self._with_room(item) if node != avoid]
         if len(nodes) > 1:
             nodes = list(self.rank(item, nodes))
-            nodes.sort(key=lambda node: self._comes_second(item, self.board.nodes[node].name))
+            wanted = (self.board.preferred, item.prefers)
+            nodes.sort(key=lambda node: [self.board.nodes[node].name not in names for names in wanted])
         return any(self._admit(item, node, why) for node in nodes)
-
-    def _comes_second(self, item: Item, node: str) -> tuple[bool, bool]:
-        return node not in self.board.preferred, node not in item.prefers
 
     def _admit(self, item: Item, node: int, why: str) -> bool:
         """Place the item on the node unless a filter refuses."""

@@ -218,7 +218,8 @@ class ExistingPlan:
     def warnings(self, pending: Pending) -> list[str]:
         """The warnings about the VM, as sentences; pending are its pending changes."""
         label, gone = self.entry.label, "delete" in self.actions
-        told = [*self.cautions, *self._option_cautions()]
+        odd = option_cautions(self.entry.request.options, self.config_after) if self.config else []
+        told = [*self.cautions, *(f"{label}: {text}" for text in odd)]
         if self.unfinished is not None:
             told.extend(f"{label}: {key} is not changed: {why}" for key, why in self.changes.unappliable.items())
         elif "update" not in self.actions and not gone:
@@ -239,10 +240,6 @@ class ExistingPlan:
                 f"They take effect when it is stopped and started.{hint}"
             )
         return told
-
-    def _option_cautions(self) -> list[str]:
-        cautions = option_cautions(self.entry.request.options, self.config_after) if self.config else []
-        return [f"{self.entry.label}: {text}" for text in cautions]
 
     def _drift_warnings(self) -> list[str]:
         """What has drifted and could be updated, and what could not, and why."""

@@ -239,9 +239,10 @@ class Drain:
             for name in self._names:
                 on_it = {guest.vmid: guest for guest in snapshot.guests if guest.node == name}
                 self._guests[name] = {**self._guests.get(name, {}), **on_it}
-            stays = [guest for guest in snapshot.guests if guest.node in self._names and self._may_stay(guest)]
+            there_now = [guest for guest in snapshot.guests if guest.node in self._names]
+            stays = [guest for guest in there_now if any(each.covers(guest) for each in self._options.stays)]
             self.exempt = [{key: getattr(guest, key) for key in EXEMPT} for guest in stays]
-            self._keep_others(snapshot, self._guests_of_nodes)
+            self._keep_others(snapshot, frozenset(vmid for guests in self._guests.values() for vmid in guests))
             staying = frozenset(guest.vmid for guest in stays)
             return Goals(drain=frozenset(self._names), stays=staying, prefer=self._options.prefer)
         if self._returning is None:
@@ -277,13 +278,6 @@ class Drain:
         if drained and self._options.move_pinned:
             guests = tuple(without_pin(guest, self._names) for guest in guests)
         return replace(snapshot, nodes=tuple(nodes), guests=guests)
-
-    def _may_stay(self, guest: Guest) -> bool:
-        return any(exemption.covers(guest) for exemption in self._options.stays)
-
-    @property
-    def _guests_of_nodes(self) -> frozenset[int]:
-        return frozenset(vmid for guests in self._guests.values() for vmid in guests)
 
     def _keep_others(self, snapshot: Snapshot, ours: Collection[int]) -> None:
         """Note which guests their tags keep in place although others may be moved."""

@@ -107,9 +107,10 @@ class Planning:
             mobility = {**guesses, **known}
             state = self.with_demands(state, known)
             plan = self._make(state, goals, mobility, bounds)
-            if plan.moves and not rested and self._needs_rest(goals):
+            cooldown = self._options.cooldown if goals.balance is not None or goals.consolidate else 0
+            if plan.moves and not rested and cooldown > 0:
                 # Read only now: a cluster that has reached its goals costs no request.
-                rested, cooldown = True, self._options.cooldown
+                rested = True
                 recent = recently_moved(self._access.reader, state.snapshot, cooldown)
                 goals = replace(goals, resting=goals.resting | recent)
                 plan = self._make(state, goals, mobility, bounds) if recent else plan
@@ -124,10 +125,6 @@ class Planning:
         self.held = frozenset(vmid for vmid, each in mobility.items() if each.stuck[0]) - busy.keys()
         plan = plan.about({vmid: each.identity for vmid, each in mobility.items() if each.identity is not None})
         return add_proof(plan, state, self._profiles, goals, mobility, self._default) if prove else plan
-
-    def _needs_rest(self, goals: Goals) -> bool:
-        """Whether guests that were moved a moment ago stay where they are."""
-        return self._options.cooldown > 0 and (goals.balance is not None or goals.consolidate)
 
     def _make(self, state: ClusterState, goals: Goals, mobility: Mapping[int, Mobility], bounds: Bounds) -> Plan:
         mobility = with_homes(mobility, goals.homes, goals.undo) if goals.homes else mobility

@@ -186,7 +186,7 @@ def build_entries(
     """
     names = tuple(per_vm)
     common = {name: params.get(name) for name in names}
-    priorities = parse_priority_classes(params.get("priority_classes"))
+    priorities = parse_priority_classes(params["priority_classes"]) if params.get("priority_classes") else {}
     classes = _classes(params["device_classes"]) if params.get("device_classes") else {}
     pools = pools_of(params)
     vms = params.get("vms")

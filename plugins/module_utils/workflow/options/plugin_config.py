@@ -50,7 +50,8 @@ def profiles_of(
     """
     config = _with_options(read_plugin_config(params.get("plugin_config")), params)
     registry = builtin_registry()
-    load_plugin_paths(registry, params.get("plugin_paths") or ())
+    if params.get("plugin_paths"):
+        load_plugin_paths(registry, params["plugin_paths"])
     load_entry_points(registry)
     return build_profiles(registry, config, above), DEFAULT
 

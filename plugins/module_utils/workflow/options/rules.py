@@ -312,14 +312,12 @@ def facts_of(nodes: t.Any) -> Callable[[Iterable[Node]], Mapping[str, Mapping[st
     Raises InvalidRequest for a mistake that needs no cluster to be seen; the function raises it for a name or pattern
     that matches no node.
     """
-    said = _read_facts(nodes)
-    return lambda there: _facts_by_node(said, [node.name for node in there])
+    said = {} if nodes in (None, {}) else _read_facts(nodes)
+    return lambda there: _facts_by_node(said, [node.name for node in there]) if said else {}
 
 
 def _read_facts(nodes: t.Any) -> dict[str, dict[str, t.Any]]:
     """The fields that are said of nodes, by the name or pattern that says of which."""
-    if nodes is None:
-        return {}
     if not isinstance(nodes, Mapping):
         raise invalid("nodes", nodes, "a mapping of node names or patterns")
     for key in nodes:
