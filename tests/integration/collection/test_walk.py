@@ -46,12 +46,12 @@ def test_walk__of_two_new_vms(controller: Controller) -> None:
     assert walk.to_filter[0].endswith("qemu_schedule.py:main")
     assert walk.to_filter[-1].endswith((".filter", ".filter_all"))
     assert len(walk.to_filter) <= 12
-    assert len(walk.functions) <= 670
+    assert len(walk.functions) <= 650
 
 
 def test_walk__of_vms_that_are_as_they_should_be(controller: Controller) -> None:
     controller.schedule(**TWO_VMS)
-    assert len(walk_of(controller, "qemu_schedule", **TWO_VMS).functions) <= 570
+    assert len(walk_of(controller, "qemu_schedule", **TWO_VMS).functions) <= 540
 
 
 def test_walk__of_a_drained_node_in_check_mode(controller: Controller) -> None:
