@@ -18,7 +18,8 @@ from urllib.parse import quote, unquote
 
 from ...errors import InvalidRequest
 from .drives import Destroyed, Value, parse_drive
-from .values import PropertyKind, Secret, boolean, invalid, number, such_as
+from .property_strings import PropertyKind
+from .values import Secret, boolean, invalid, number, such_as
 
 _TAG = re.compile(r"[a-z0-9_][a-z0-9_+.-]*")
 # Options may stand before the type. The base64 text begins with the length of the type, of which the upper bytes are 0.

@@ -26,7 +26,8 @@ from decimal import Decimal
 
 from ...model import MIB, Disk
 from .kinds import EFIDISK, IDE, SATA, SCSI, TPMSTATE, VIRTIO
-from .values import PropertyKind, format_gib, invalid, plain, size_in_config, size_in_gib
+from .property_strings import PropertyKind
+from .values import format_gib, invalid, plain, size_in_config, size_in_gib
 
 # The size of EFI variables (at most 528 KiB, but storages round up), a TPM state and a cloud-init drive.
 SMALL_VOLUME = 4 * MIB

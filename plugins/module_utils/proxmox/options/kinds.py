@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from ...engine.devices import hardware
 from ...engine.texts import whole_number
-from .values import Property, PropertyKind
+from .property_strings import Property, PropertyKind
 
 _TEXT = Property()
 _FLAG = Property("boolean")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options import kinds
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.values import (
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.property_strings import (
     Property,
     PropertyKind,
 )

@@ -20,8 +20,10 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.opt
     Number,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.drives import kind_of
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.property_strings import (
+    PropertyKind,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.table import VM_OPTIONS
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.values import PropertyKind
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.source_options import (
     LONGEST_ARCHIVE,
     LONGEST_SNAPSHOT,
