@@ -134,7 +134,7 @@ as_used:
     - How many VMs fit if no node may use more than 85 % of its CPU or memory, whatever is allocated. Has C(total),
       C(limited_by), C(reason), C(shapes) and C(nodes) as above. All other rules hold, except for O(n_plus_one).
     - A VM counts with its C(demand), else with what running VMs like it used, else with its size. The filter UsedLimit
-      documents how that is measured. Nodes of which it is not known are left out.
+      documents how that is measured. Nodes of which it is not known are left out; null if it is known of none.
   returned: success, with O(advice)
   type: dict
   sample: {total: 61, limited_by: UsedLimit, reason: "3 node(s) would use more than 85% of its CPU",

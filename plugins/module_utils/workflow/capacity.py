@@ -130,7 +130,9 @@ def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[s
                 access, counted, fresh=False, known_only=True
             )
             used = _result(by_use, names_of(params, shapes.entries), n_plus_one=False)
-            advised = {"as_used": {key: used[key] for key in AS_USED}, **advice(access, counted.snapshot)}
+            # Without a node, nothing would fit, whatever is used.
+            as_used = {key: used[key] for key in AS_USED} if by_use.nodes else None
+            advised = {"as_used": as_used, **advice(access, counted.snapshot)}
     finally:
         access.close()
     return {**_result(report, names_of(params, shapes.entries), n_plus_one=params["n_plus_one"]), **advised}

@@ -130,6 +130,8 @@ def test_capacity__is_what_fits_as_it_is_used(cluster: SimulatedCluster, control
     assert allocated["total"] > used["total"] == 3
     assert {each["node"]: each["fit"] for each in used["nodes"]} == {"pve1": 0, "pve2": 2, "pve3": 1}
     assert used["limited_by"] == "UsedLimit"
+    recorded = controller.run("cluster_snapshot_info")["snapshot"]
+    assert controller.run("capacity_info", **shape, snapshot=recorded, advice=True)["as_used"] is None
 
 
 @both_versions
