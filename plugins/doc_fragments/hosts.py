@@ -58,6 +58,9 @@ options:
       - C(nameservers) and C(searchdomains) are used for VMs that do not set the option of the same name.
       - If the configuration of a guest cannot be read, for example because its node is offline, its address is unknown
         and the task fails, unless C(ignore_unread) is true.
+      - The address of a running VM in one of these networks is changed only if the VM boots with it, by
+        C(apply_pending=reboot), C(state=restarted) or C(state=stopped). Proxmox VE shows the address that the guest
+        uses until then nowhere, and another VM would get it.
     type: dict
     default: {}
 """

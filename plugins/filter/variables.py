@@ -1,12 +1,13 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A filter that finds misspelt variables of a role or playbook."""
+"""Filters that find misspelt variables of a role or playbook, and options in the wrong place."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+import typing as t
+from collections.abc import Callable, Iterable, Mapping
 
 LIKENESS = 0.85
 """How alike, from 0 to 1, a variable and one of the role have to be so that the former is taken for a misspelling."""
@@ -28,6 +29,41 @@ def unknown_variables(names: Iterable[str], known: Iterable[str], prefix: str) -
     return sentences
 
 
+OPTIONS = frozenset(
+    (
+        "ciuser",
+        "cipassword",
+        "clone",
+        "cores",
+        "ide",
+        "ipconfig",
+        "memory",
+        "net",
+        "sata",
+        "scsi",
+        "sockets",
+        "sshkeys",
+        "virtio",
+    )
+)
+"""Options without which a VM is another one, and whose names are hardly those of variables that mean something else."""
+
+
+def stray_options(names: Iterable[str], vms: t.Any, options: t.Any) -> list[str]:
+    """Return a sentence for each variable that is named like an option of VMs which none of them has.
+
+    A variable that an entry takes its value from, as in C(memory: "{{ memory }}"), is none of these. What is no list of
+    mappings, and no mapping, is refused elsewhere.
+    """
+    if not isinstance(vms, list) or not vms:
+        return []
+    had = {key for each in (*vms, options) if isinstance(each, Mapping) for key in each}
+    return [
+        f"variable {name} has no effect on the VMs; expected it in qemu_options or in an entry of qemu_vms"
+        for name in sorted(OPTIONS.intersection(names) - had)
+    ]
+
+
 def _extends(name: str, known: str) -> bool:
     """Whether name is a variable of the user's own that is called after a known one, such as my_qemu_options."""
     words = f"_{name.strip('_')}_"
@@ -35,7 +71,7 @@ def _extends(name: str, known: str) -> bool:
 
 
 class FilterModule:
-    """The filter by its name."""
+    """The filters by their names."""
 
     def filters(self) -> dict[str, Callable[..., list[str]]]:
-        return {"unknown_variables": unknown_variables}
+        return {"stray_options": stray_options, "unknown_variables": unknown_variables}

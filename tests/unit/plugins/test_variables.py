@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.filter.variables import unknown_variables
+from ansible_collections.qemu_scheduler.proxmox.plugins.filter.variables import stray_options, unknown_variables
 
 CHECKOUT = Path(__file__).parents[3]
 KNOWN = ["qemu_options", "qemu_vms", "teardown_only_pool", "teardown_plan_only"]
@@ -58,3 +58,22 @@ def test_variables_of_one_role__are_no_misspellings_of_those_of_another() -> Non
     }
     for here, there in itertools.permutations(roles, 2):
         assert unknown_variables(roles[there], roles[here], f"{here}_") == [], (here, there)
+
+
+@pytest.mark.parametrize(
+    ("vms", "options", "stray"),
+    [
+        ([{"name": "a"}], {}, ["clone", "memory"]),
+        ([{"name": "a", "memory": 512}], {}, ["clone"]),
+        ([{"name": "a"}], {"memory": 512, "clone": "debian-13"}, []),
+        (["odd"], None, ["clone", "memory"]),
+        ("odd", None, []),
+    ],
+)
+def test_option_of_vms_beside_their_list__is_told_where_no_vm_has_it(
+    vms: object, options: object, stray: list[str]
+) -> None:
+    assert stray_options(["memory", "clone", "name", "state", "qemu_vms"], vms, options) == [
+        f"variable {name} has no effect on the VMs; expected it in qemu_options or in an entry of qemu_vms"
+        for name in stray
+    ]
