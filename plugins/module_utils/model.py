@@ -120,6 +120,7 @@ class Demands:
     bridges: frozenset[str] = frozenset()
     devices: tuple[DeviceClaim, ...] = ()
     machine: tuple[int, int] | None = None
+    named: frozenset[tuple[str, str]] = frozenset()
 
 
 NO_DEMANDS = Demands()

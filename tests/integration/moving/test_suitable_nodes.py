@@ -175,6 +175,32 @@ def test_drain__moves_a_stopped_vm_to_where_its_device_is_free(start: Start, ver
         assert is_running(cluster, 101)
 
 
+@both_versions
+def test_drain__moves_guests_to_where_the_snippets_are_that_they_need(start: Start, version: str) -> None:
+    """A hook script is called on the target, and a cloud-init drive is written when a VM starts, not on a live move."""
+    custom = {"cicustom": "user=local:snippets/user.yml", "ide2": "shared:vm-102-cloudinit,media=cdrom"}
+    guests = [
+        vm(101, config={"hookscript": "local:snippets/hook.sh"}),
+        vm(102, config=custom),
+        vm(103, config=custom, status="stopped"),
+    ]
+    storages = [
+        {"name": "shared", "type": "rbd", "shared": True, "content": ["images"], "size": 2000},
+        {"name": "local", "type": "dir", "content": ["snippets"], "size": 60},
+    ]
+    files = {"local": {"hook.sh": {"pve1": 0.001, "pve3": 0.001}, "user.yml": {"pve1": 0.001}}}
+    lister = {"Lister": ["Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.Audit"]}
+    entry = {"path": "/storage/local", "user": "automation@pve", "role": "Lister"}
+    rights = {"roles": lister, "acl": [entry]}
+    with start(*guests, storages=storages, snippets=files, version=version, **rights) as (cluster, controller):
+        result = controller.run("node_drain", name=["pve1"])
+        assert 101 in on(cluster, "pve3")
+        assert on(cluster, "pve1") == {103}
+        assert [(stuck["vmid"], stuck["why"]) for stuck in result["stuck"]] == [
+            (103, "no node takes it: 2 node(s) didn't have snippet 'local:snippets/user.yml'")
+        ]
+
+
 def test_drain__keeps_a_vm_whose_device_is_free_nowhere(start: Start) -> None:
     with_gpu = {"config": {"hostpci0": "mapping=gpu"}}
     guests = [vm(101, status="stopped", **with_gpu), vm(102, "pve2", **with_gpu), vm(103, "pve3", **with_gpu)]

@@ -167,8 +167,9 @@ class Board:
             for index, item in self.on[node].items():
                 if item.movable and (item.free or self.node_of(item) in item.homes):
                     alone = NOWHERE if item.plain else index
-                    cpu = (item.parts[0].request.cpu_type, item.parts[0].request.cpu_flags)
-                    groups.setdefault((item.cores, item.memory, item.extra, alone, cpu), []).append(item)
+                    request = item.parts[0].request
+                    asks = (request.cpu_type, request.cpu_flags, request.named)
+                    groups.setdefault((item.cores, item.memory, item.extra, alone, asks), []).append(item)
             for group in groups.values():
                 group.sort(key=lambda each: (each.cost, each.index))
             found = sorted(groups.values(), key=lambda group: (-group[0].share, group[0].index))

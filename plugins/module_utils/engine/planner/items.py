@@ -214,6 +214,7 @@ def guest_part(guest: Guest, mobility: Mobility, policy: Policy, rules: Iterable
         cpu_type=guest.demands.cpu_type,
         cpu_flags=guest.demands.cpu_flags,
         devices=guest.demands.devices,
+        named=guest.demands.named,
         demand=guest.demand,
         existing=True,
     )

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from ...engine.devices.hardware import PCI, USB
 from ...engine.texts import first, join_words
 from ...model import Demands, DeviceClaim, Guest
+from ..inventory.named import SNIPPET
 from ..options.kinds import OF_DRIVER
-from ..options.request import traits_of
+from ..options.request import named_by, traits_of
 from .mobility_ha import Surroundings
 
 _DEVICE = re.compile(r"(hostpci|usb)\d+")
@@ -25,17 +26,27 @@ OF_ITS_NODE = frozenset({"host", "max"})
 _FLAGS_TOLD = 8
 
 
-def demands_of(config: Mapping[str, t.Any], kind: str) -> Demands:
-    """Return what a guest with this config asks of a node."""
+def demands_of(config: Mapping[str, t.Any], kind: str, *, live: bool = False) -> Demands:
+    """Return what a guest with this config asks of a node to which it moves. live: whether it moves while it runs."""
+    named = _snippets(config, live=live)
     if kind != "qemu":
-        return Demands(bridges=_bridges(config))
+        return Demands(bridges=_bridges(config), named=named)
     traits = traits_of(config)
     # Proxmox puts args last, and QEMU takes the last CPU that it is given.
     given = _CPU_IN_ARGS.findall(str(config.get("args", "")))
     cpu_type = given[-1] if given and given[-1] in OF_ITS_NODE else traits["cpu_type"]
     version = _VERSION.search(str(config.get("machine", "")))
     machine = (int(version[1]), int(version[2])) if version else None
-    return Demands(cpu_type, traits["cpu_flags"], _bridges(config), tuple(_claims(config)), machine)
+    return Demands(cpu_type, traits["cpu_flags"], _bridges(config), tuple(_claims(config)), machine, named)
+
+
+def _snippets(config: Mapping[str, t.Any], *, live: bool) -> frozenset[tuple[str, str]]:
+    """Return the snippets without which the guest does not start. A VM that moves live keeps its cloud-init drive as it
+    is, but its hook script is called on the target.
+    """
+    needed = ("hookscript",) if live else ("hookscript", "cicustom")
+    options = {key: config[key] for key in needed if config.get(key)}
+    return frozenset(each for each in named_by(options) if each[0] == SNIPPET)
 
 
 def _bridges(config: Mapping[str, t.Any]) -> frozenset[str]:

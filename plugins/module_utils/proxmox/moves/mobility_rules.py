@@ -119,7 +119,7 @@ def _vm_mobility(
     if why is not None:
         return stuck(*why)
     mapped = {disk.storage for disk in disks} if via == API else set()
-    demands = demands_of(config, guest.kind)
+    demands = demands_of(config, guest.kind, live=running)
     lesser = dict(with_lesser_processors(demands, guest, around)) if running else {}
     refusals = (
         _refused_nodes(check, mapped, guest, around),

@@ -15,7 +15,7 @@ from ...engine.profiles import Profile
 from ...engine.scheduling_cycle import Scheduler
 from ...engine.texts import of_one
 from ...model import Disk, Guest, Request, Snapshot
-from ...plans import OFFLINE, Mobility, Move
+from ...plans import LIVE, OFFLINE, Mobility, Move
 from ...proxmox.inventory.snapshot import Needs, completed
 from ...proxmox.moves.demands import demands_of
 from ...proxmox.moves.mobility_ha import Surroundings, against_ha
@@ -103,7 +103,7 @@ class MoveGate:
         guests = {guest.vmid: guest for guest in (*counted.snapshot.guests, *counted.stand_ins)}
         for vmid in configs.keys() & guests.keys():
             guest = guests[vmid]
-            demands = demands_of(configs[vmid], guest.kind)
+            demands = demands_of(configs[vmid], guest.kind, live=move.how == LIVE)
             why = self._suitability.refusal(counted.snapshot, guest, demands, move, self._profile)
             if why is not None:
                 raise stale(move, f"{move.target} {of_one(why)}")

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads what a plan needs to know of the nodes because of the guests that move: CPUs, CPU types, devices."""
+"""Reads what a plan needs to know of the nodes because of the guests that move: CPUs, CPU types, snippets, devices."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from ...proxmox.moves.mobility_ha import Surroundings
 
 
 def _is_particular(demands: Demands) -> bool:
-    """Return whether not every node can give what is demanded: a CPU of a type or with flags, devices."""
+    """Return whether not every node can give what is demanded: a CPU of a type or with flags, devices, snippets."""
     common = demands.cpu_type is None or demands.cpu_type in COMMON_CPU_TYPES - OF_ITS_NODE
-    return bool(demands.devices or demands.cpu_flags) or not common
+    return bool(demands.devices or demands.cpu_flags or demands.named) or not common
 
 
 class Suitability:
@@ -46,6 +46,8 @@ class Suitability:
         self._types: dict[str, Node] = {}
         self._flags: dict[str, Node] = {}
         self._machines: dict[str, tuple[int, int] | None] = {}
+        self._named: set[tuple[str, str]] = set()
+        self._has: dict[str, dict[tuple[str, str], bool]] = {}
 
     def with_processors(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with the CPUs of its nodes. One request for each node."""
@@ -77,6 +79,7 @@ class Suitability:
             cpu_type=demands.cpu_type,
             cpu_flags=demands.cpu_flags,
             devices=demands.devices,
+            named=demands.named,
             existing=True,
         )
         scheduler = Scheduler(state, {profile.name: profile}, profile.name)
@@ -85,14 +88,14 @@ class Suitability:
 
     def with_demands(self, state: ClusterState, known: Mapping[int, Mobility]) -> ClusterState:
         """Return the state with what these guests ask of nodes, and with what nodes offer of that. Makes requests only
-        for guests that name a CPU type or flags, or have mapped devices.
+        for guests that name a CPU type, flags or snippets, or have mapped devices.
         """
         found = {vmid: each.demands for vmid, each in known.items() if each.demands != NO_DEMANDS}
         guests = tuple(replace(guest, demands=found.get(guest.vmid, guest.demands)) for guest in state)
         if guests == tuple(state):
             return state
         snapshot = self.with_processors(replace(state.snapshot, guests=guests))
-        return ClusterState(self._with_devices(self._with_cpu_types(snapshot, found), found))
+        return ClusterState(self._with_devices(self._with_named(self._with_cpu_types(snapshot, found), found), found))
 
     def without_older_machines(self, snapshot: Snapshot, known: Mapping[int, Mobility]) -> dict[int, Mobility]:
         """Return how guests can be moved: not to nodes whose QEMU is older than their machine type. One request for
@@ -126,6 +129,21 @@ class Suitability:
             return replace(node, cpu_models=types.cpu_models, cpu_flags=flags.cpu_flags)
 
         return replace(snapshot, nodes=tuple(map(known, snapshot.nodes)))
+
+    def _with_named(self, snapshot: Snapshot, found: Mapping[int, Demands]) -> Snapshot:
+        wanted = {named for each in found.values() for named in each.named}
+        due = wanted - self._named
+        if due:
+            from ...proxmox.inventory.named import with_named
+
+            self.reads += 1
+            self._named |= due
+            for node in with_named(self._reader, snapshot.nodes, snapshot.storages, due):
+                self._has.setdefault(node.name, {}).update(node.has)
+        if not wanted:
+            return snapshot
+        nodes = (replace(node, has={**node.has, **self._has.get(node.name, {})}) for node in snapshot.nodes)
+        return replace(snapshot, nodes=tuple(nodes))
 
     def _with_devices(self, snapshot: Snapshot, found: Mapping[int, Demands]) -> Snapshot:
         there = {(device.driver, device.mapping) for device in snapshot.devices}
