@@ -93,6 +93,18 @@ options:
         nothing is an HA resource.
     type: bool
     default: false
+  agents:
+    description:
+      - Whether the guest agents that answered with O(state=begun) must answer with O(state=finished), within O(timeout)
+        seconds. Needs C(VM.GuestAgent.Audit), or before Proxmox VE 9 C(VM.Monitor), on the guests.
+    type: bool
+    default: false
+  backup_window:
+    description:
+      - For how many hours no backup job may begin. Guests that are backed up cannot leave their node. Reading the jobs
+        needs C(Sys.Audit) on C(/). With V(0), the jobs are not read.
+    type: float
+    default: 0.0
   resume:
     description: For how many hours a node that was maintained counts as done, if the tour did not end.
     type: float

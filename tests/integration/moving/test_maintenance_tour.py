@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -227,6 +228,41 @@ def test_resource_that_ha_brings_back__leaves_a_node_that_is_in_ha_maintenance(s
     # One that an administrator has put into maintenance stays in it.
     cluster.set_node("pve2", maintenance=True)
     assert tour(controller, state="begun", name=["pve2"], ha_maintenance=True)["record"]["ha_maintenance"] == []
+
+
+def test_agents__that_answered_before_must_answer_again(start: Start) -> None:
+    _cluster, controller = start()
+    lacking = tour(controller, agents=True)["refused"]
+    assert [each["why"] for each in lacking] == ["this user lacks VM.GuestAgent.Audit on /vms"]
+    roles = {"Automation": [*ADMIN["roles"]["Automation"], "VM.GuestAgent.Audit"]}
+    cluster, controller = start(roles=roles)
+    assert not tour(controller, agents=True).get("failed")
+    for vmid in (101, 102):
+        cluster.set_guest(vmid, config={"agent": "1"})
+    cluster.set_guest(102, agent={})
+    cluster.advance(60)
+
+    tour(controller, state="begun", name=["pve1"], agents=True)
+    assert not tour(controller, state="finished", name=["pve1"], timeout=1).get("failed")
+    tour(controller, state="begun", name=["pve1"], agents=True)
+    cluster.set_guest(101, agent={})
+    silent = tour(controller, state="finished", name=["pve1"], timeout=1)
+
+    assert (silent["error_code"], "vm101 (101); see to these guests" in silent["msg"]) == ("GoalsNotReached", True)
+    # The node is done: the next run goes on with the others, and does not look at these agents again.
+    again = tour(controller, state="recorded")["record"]
+    assert (again["begun"], list(again["done"])) == ([], ["pve1"])
+
+
+def test_backup_job_that_begins_soon__refuses_the_tour(start: Start) -> None:
+    soon, later = time.time() + 3600, time.time() + 86400
+    jobs = [{"id": "nightly", "all": 1, "next-run": int(soon)}, {"id": "weekly", "all": 1, "next-run": int(later)}]
+    _cluster, controller = start(backup_jobs=jobs)
+
+    assert not tour(controller).get("failed")
+    refused = tour(controller, backup_window=8)
+    assert [each["name"] for each in refused["refused"]] == ["backup:nightly"]
+    assert not tour(controller, backup_window=8, accept=["backup"]).get("failed")
 
 
 def test_settings_of_others__stay_and_a_guest_under_the_same_vmid_is_not_started(start: Start) -> None:

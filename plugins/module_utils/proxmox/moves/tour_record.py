@@ -37,6 +37,7 @@ class TourRecord:
         settings: what it has set: C(noout) of Ceph, or that the HA manager does not balance the nodes.
         off: the guests that it has shut down, by node and VMID, each with its fingerprint.
         in_maintenance: the nodes that it puts into HA maintenance.
+        agents: the VMs whose guest agents answered before the maintenance of their node, by node.
     """
 
     begun: tuple[str, ...] = ()
@@ -44,6 +45,7 @@ class TourRecord:
     settings: frozenset[str] = frozenset()
     off: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     in_maintenance: frozenset[str] = frozenset()
+    agents: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     def with_begun(self, node: str) -> TourRecord:
         return self if node in self.begun else replace(self, begun=(*self.begun, node))
@@ -53,7 +55,8 @@ class TourRecord:
 
     def with_done(self, node: str, now: float) -> TourRecord:
         begun = tuple(name for name in self.begun if name != node)
-        return replace(self, begun=begun, done={**self.done, node: int(now)})
+        agents = {name: vmids for name, vmids in self.agents.items() if name != node}
+        return replace(self, begun=begun, done={**self.done, node: int(now)}, agents=agents)
 
 
 def read_record(session: Session) -> TourRecord | None:
@@ -101,6 +104,11 @@ def record_of(data: Mapping[str, t.Any]) -> TourRecord:
         settings=frozenset(name for name in listed("set") if name in (NOOUT, BALANCE)),
         off={name: guests for name, guests in off.items() if guests},
         in_maintenance=frozenset(name for name in listed("ha_maintenance") if is_node(name)),
+        agents={
+            name: frozenset(vmid for vmid in vmids if isinstance(vmid, int) and not isinstance(vmid, bool))
+            for name, vmids in mapped(data.get("agents")).items()
+            if is_node(name) and isinstance(vmids, list)
+        },
     )
 
 
@@ -112,6 +120,7 @@ def write_record(session: Session, record: TourRecord, *, there: bool) -> None:
         "set": sorted(record.settings),
         "off": {node: {str(vmid): mark for vmid, mark in guests.items()} for node, guests in record.off.items()},
         "ha_maintenance": sorted(record.in_maintenance),
+        "agents": {node: sorted(vmids) for node, vmids in record.agents.items()},
     }
     comment = _COMMENT + json.dumps({key: value for key, value in data.items() if value}, sort_keys=True)
     if there or not create_pool(session, POOL, comment):

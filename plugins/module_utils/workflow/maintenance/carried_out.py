@@ -16,7 +16,10 @@ from dataclasses import replace
 
 from ...engine.texts import join_words
 from ...errors import CollectionError, GoalsNotReached, Interrupted, TaskTimeout
+from ...foreign_text import visible
+from ...proxmox.agents import answering, has_agent, silent
 from ...proxmox.api.failures import UNREADABLE
+from ...proxmox.api.reader import in_parallel
 from ...proxmox.api.session import Session
 from ...proxmox.ceph import is_set, set_flag
 from ...proxmox.datacenter import balances_by_itself, let_balance
@@ -120,6 +123,11 @@ class Keeper:
         if self._options.ha_maintenance and has_resources(self._session):
             ours = frozenset({node}) - in_maintenance(self._session)
             record = replace(record, in_maintenance=record.in_maintenance | ours)
+        if self._options.agents:
+            there = (guest for guest in read_guests(self._session, node) if guest.running and has_agent(guest.config))
+            found = answering(self._session, {guest.vmid: node for guest in there if guest.kind == "qemu"})
+            vmids = record.agents.get(node, frozenset()) | found
+            record = replace(record, agents={**record.agents, node: vmids})
         balances = balances_by_itself(self._session)
         if balances:
             record = replace(record, settings=record.settings | {BALANCE})
@@ -165,10 +173,22 @@ class Keeper:
         _check_empty(node, read_guests(self._session, node), may_run)
 
     def finish(self, node: str) -> None:
-        """Start the guests of a node again that were shut down, remove noout, and note that the node is done."""
+        """Start the guests of a node again that were shut down, remove noout, and note that the node is done.
+
+        Raises GoalsNotReached if guest agents do not answer that answered before.
+        """
         self._start(node)
         self._unset({NOOUT})
+        vmids = self.record.agents.get(node, frozenset())
         self._write(self.record.with_done(node, time.time()))
+        if not vmids or self._poller.until(lambda: None if silent(self._session, vmids) else True, self._timeout):
+            return
+        left = silent(self._session, vmids).items()
+        names = join_words([f"{visible(name) or 'guest'} ({vmid})" for vmid, name in left])
+        raise GoalsNotReached(
+            f"guest agents do not answer that answered before the maintenance of {node}: {names}; see to these guests,"
+            f" and run again, which goes on with the next node"
+        )
 
     def release(self, nodes: Iterable[str]) -> None:
         """Take back the settings of the whole cluster: the node did not come back, and Ceph must replace its copies on
@@ -179,13 +199,14 @@ class Keeper:
             self._start(node)
 
     def end(self) -> None:
-        """Take back everything that is left, and remove the record."""
+        """Take back everything that is left, and remove the record. Warn of nodes with other versions than the rest."""
         for node in sorted(self.record.off):
             self._start(node)
         self._unset({NOOUT, BALANCE})
         if self._is_there and not self.record.off:
             remove_record(self._session)
             self.record, self._is_there, self.changed = TourRecord(), False, True
+            self._compare_versions()
 
     # --- inside ---
 
@@ -226,6 +247,14 @@ class Keeper:
         if ours:
             self.changed = True
             self._write(replace(self.record, settings=self.record.settings - ours))
+
+    def _compare_versions(self) -> None:
+        """Warn if the nodes do not run the same release now: perhaps one was left out, or got only some updates."""
+        names = [member.name for member in read_membership(self._session).members if member.online]
+        found = in_parallel(lambda name: str(self._session.get(f"/nodes/{name}/version").get("version")), names)
+        if len(set(found.values())) > 1:
+            told = join_words([f"{name} runs {version}" for name, version in sorted(found.items())])
+            self.warnings.append(f"the nodes run different releases of Proxmox VE: {told}")
 
     def _write(self, record: TourRecord) -> None:
         if record != self.record or not self._is_there:

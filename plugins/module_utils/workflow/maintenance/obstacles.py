@@ -12,7 +12,7 @@ from ...proxmox.api.failures import UNREADABLE
 from ...proxmox.api.reader import Reader
 from ...proxmox.ceph import monitors_lost, pools_that_stop
 from ...proxmox.hidden_guests import Held
-from ...proxmox.inventory.rows import mark_of
+from ...proxmox.inventory.rows import Row, mark_of
 from ...proxmox.moves.tour_record import POOL
 from ...proxmox.node_health import NodeHealth
 from ...proxmox.quorum import Quorum
@@ -71,16 +71,35 @@ def ceph_obstacles(reader: Reader, due: Collection[str], accept: Collection[str]
         yield Obstacle(name, "ceph:monitor", why, "add a monitor, or add ceph:monitor to accept")
 
 
+def backup_obstacles(reader: Reader, hours: float, now: float, accept: Collection[str]) -> Iterator[Obstacle]:
+    """Yield the backup jobs that begin within so many hours: a guest that is backed up cannot be moved or shut down.
+
+    One request, which needs Sys.Audit on C(/).
+    """
+    rows: list[Row] = reader.get("/cluster/backup")
+    for row in rows:
+        name, begins = f"backup:{row.get('id')}", float(row.get("next-run") or 0)
+        if not now < begins <= now + hours * 3600 or {name, "backup"} & set(accept):
+            continue
+        minutes = round((begins - now) / 60)
+        why = f"backup job {row.get('id')} begins in {minutes} minutes"
+        yield Obstacle("", name, why, f"choose another time, disable the job, or add {name} to accept")
+
+
 def right_obstacles(
-    held: Held, due: Collection[str], *, sets_options: bool, shuts_down: Iterable[int]
+    held: Held, due: Collection[str], *, sets_options: bool, asks_agents: bool, shuts_down: Iterable[int]
 ) -> Iterator[Obstacle]:
-    """Yield the rights that the user lacks. sets_options: whether the tour changes settings of the whole cluster."""
+    """Yield the rights that the user lacks. sets_options: whether the tour changes settings of the whole cluster.
+    asks_agents: whether it asks guest agents.
+    """
     wanted = [
         ("Pool.Allocate", f"/pool/{POOL}"),
         *(("Pool.Allocate", f"/pool/{mark_of(name)}") for name in sorted(due)),
     ]
     wanted += [("Sys.Modify", "/")] if sets_options else []
     wanted += [("VM.PowerMgmt", f"/vms/{vmid}") for vmid in sorted(shuts_down)]
+    # Before Proxmox VE 9, it is VM.Monitor.
+    wanted += [("VM.GuestAgent.Audit", "/vms")] if asks_agents and not is_granted(held, "VM.Monitor", "/vms") else []
     yield from missing_rights(held, wanted)
 
 

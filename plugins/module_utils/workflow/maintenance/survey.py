@@ -18,7 +18,7 @@ from ...proxmox.node_health import read_health, require_members
 from ...proxmox.node_needs import read_needs
 from ...proxmox.quorum import Quorum, read_quorum
 from ..access import Access
-from .obstacles import Obstacle, ceph_obstacles, health_obstacles, quorum_obstacles
+from .obstacles import Obstacle, backup_obstacles, ceph_obstacles, health_obstacles, quorum_obstacles
 from .tour_options import TourOptions
 
 NO_NEED, DONE = "it needs no maintenance", "it was maintained a short while ago"
@@ -72,6 +72,9 @@ def read_survey(access: Access, names: Iterable[str], options: TourOptions) -> S
         survey.obstacles += health_obstacles(read_health(reader, sorted(members), options.accept))
         survey.obstacles += quorum_obstacles(survey.quorum, survey.due, options.accept)
         survey.obstacles += ceph_obstacles(reader, survey.due, options.accept)
+        if options.backup_window:
+            at = reader.server_time() or now
+            survey.obstacles += backup_obstacles(reader, options.backup_window, at, options.accept)
         survey.sets_options = balances_by_itself(session) or (options.noout and is_set(session, NOOUT) is False)
     return survey
 

@@ -50,7 +50,8 @@ class TourOptions:
     only_if: the tests of which one must show that a node needs maintenance. needed: the nodes that need it as the task
     knows, each with the reason; tests_needs: whether other nodes are left out. accept: names of known problems.
     noout: whether a flag keeps Ceph from replacing copies meanwhile. ha_maintenance: whether each node is in HA
-    maintenance meanwhile. resume: for how many hours a node that was
+    maintenance meanwhile. agents: whether guest agents that answered before must do so again. backup_window: for how
+    many hours from now on no backup job may begin. resume: for how many hours a node that was
     maintained counts as done. seconds, force: how long a guest may take to shut down, and whether it is stopped then.
     """
 
@@ -63,6 +64,8 @@ class TourOptions:
     accept: frozenset[str]
     noout: bool
     ha_maintenance: bool
+    agents: bool
+    backup_window: float
     resume: float
     seconds: int | None
     force: bool
@@ -71,6 +74,7 @@ class TourOptions:
     def of(cls, params: Mapping[str, t.Any]) -> TourOptions:
         """Raises InvalidRequest."""
         check_range("resume", params["resume"], 0)
+        check_range("backup_window", params["backup_window"], 0)
         seconds, force = params["shutdown"].get("timeout"), bool(params["shutdown"].get("force"))
         if seconds is not None:
             check_range("shutdown.timeout", seconds, 1)
@@ -84,6 +88,8 @@ class TourOptions:
             accept=frozenset(params["accept"]),
             noout=params["ceph_noout"],
             ha_maintenance=params["ha_maintenance"],
+            agents=params["agents"],
+            backup_window=params["backup_window"],
             resume=params["resume"],
             seconds=seconds,
             force=force,
@@ -144,6 +150,8 @@ def tour_argument_spec() -> Spec:
         "accept": {"type": "list", "elements": "str", "default": []},
         "ceph_noout": {"type": "bool", "default": True},
         "ha_maintenance": {"type": "bool", "default": False},
+        "agents": {"type": "bool", "default": False},
+        "backup_window": {"type": "float", "default": 0.0},
         "resume": {"type": "float", "default": 12.0},
         "shut_down": {"type": "list", "elements": "int", "default": []},
         "may_run": {"type": "list", "elements": "int", "default": []},

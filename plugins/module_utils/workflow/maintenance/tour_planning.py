@@ -68,6 +68,7 @@ def plan_maintenance(params: Mapping[str, t.Any], *, check_mode: bool, warn: Cal
             access.writer().get("/access/permissions"),
             survey.due,
             sets_options=survey.sets_options,
+            asks_agents=options.agents,
             shuts_down=shut_down,
         )
     finally:
