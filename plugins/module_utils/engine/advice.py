@@ -61,7 +61,7 @@ class Size(t.NamedTuple):
     why: str
 
 
-class Growth(t.NamedTuple):
+class FillingNode(t.NamedTuple):
     """A node that will be full in so many days. used and daily are fractions of the node: its use now, and what a day
     adds.
     """
@@ -73,7 +73,7 @@ class Growth(t.NamedTuple):
     days: int
 
 
-class Overcommit(t.NamedTuple):
+class SuggestedRatio(t.NamedTuple):
     """A node that would be well filled at another ratio. allocated and used are fractions of the node; suggested is the
     ratio at which FILLED of it would be used if further guests use as much of their size.
     """
@@ -136,7 +136,7 @@ def _round(mib: float) -> int:
     return max(math.ceil(mib / LEAST_MIB), 1) * LEAST_MIB
 
 
-def overcommits(usage: Usage, allocated: Mapping[str, Mapping[str, float]]) -> Iterator[Overcommit]:
+def overcommits(usage: Usage, allocated: Mapping[str, Mapping[str, float]]) -> Iterator[SuggestedRatio]:
     """Yield for each node and resource of which enough is allocated the ratio that would fill it well. allocated is by
     node and resource.
     """
@@ -150,10 +150,10 @@ def overcommits(usage: Usage, allocated: Mapping[str, Mapping[str, float]]) -> I
             part = used / size
             ratio = given * FILLED / part if part > 0 else most
             suggested = math.floor(10 * min(max(ratio, least), most)) / 10
-            yield Overcommit(name, resource, round(given, 4), round(part, 4), suggested)
+            yield SuggestedRatio(name, resource, round(given, 4), round(part, 4), suggested)
 
 
-def filling(usage: Usage) -> Iterator[Growth]:
+def filling(usage: Usage) -> Iterator[FillingNode]:
     """Yield the nodes that will be full if they go on growing as during the window, the soonest first."""
     found = []
     for name, curves in usage.nodes.items():
@@ -165,7 +165,8 @@ def filling(usage: Usage) -> Iterator[Growth]:
                 continue
             days = max(math.ceil((FULL * size - trend.end) / trend.slope), 0)
             if days <= HORIZON:
-                found.append(Growth(name, resource, round(trend.end / size, 4), round(trend.slope / size, 5), days))
+                used, daily = round(trend.end / size, 4), round(trend.slope / size, 5)
+                found.append(FillingNode(name, resource, used, daily, days))
     yield from sorted(found, key=lambda each: (each.days, each.node, each.resource))
 
 

@@ -55,7 +55,7 @@ class Room(t.NamedTuple):
         return Room(self.memory - load.memory, self.cores - load.cores)
 
 
-class Load(t.NamedTuple):
+class GuestSize(t.NamedTuple):
     """One guest that has to be placed; label is its name in messages."""
 
     size: Room
@@ -66,7 +66,7 @@ class Stranding(t.NamedTuple):
     """The loss of node lost would leave the guest without a place."""
 
     lost: str
-    guest: Load
+    guest: GuestSize
 
 
 class Loads(t.NamedTuple):
@@ -77,7 +77,7 @@ class Loads(t.NamedTuple):
     within: frozenset[int] | None = None
 
 
-class Plan(t.NamedTuple):
+class Evacuation(t.NamedTuple):
     """A placement of the guests of a lost node on the other nodes.
 
     Attributes:
@@ -104,7 +104,7 @@ class Headroom:
         self._room: dict[int, Room] = {}
         self._order: list[tuple[float, int]] = []
         self._loads: dict[int, list[Loads]] = {}
-        self._plans: dict[int, Plan | Stranding] = {}
+        self._plans: dict[int, Evacuation | Stranding] = {}
         self._users: dict[int, set[int]] = {}
         self._least: dict[int, Room] = {}
         self._stranded: set[int] = set()
@@ -112,7 +112,7 @@ class Headroom:
         self._answers: dict[tuple[int, Room], Stranding | None] = {}
         self._bonds = _Bonds(cluster)
 
-    def stranding(self, node: NodeInfo, new: Load) -> Stranding | None:
+    def stranding(self, node: NodeInfo, new: GuestSize) -> Stranding | None:
         """A loss that could not be absorbed if the new VM ran on node; None if all could."""
         self._catch_up()
         if self._stranded or node.index not in self._room:
@@ -123,8 +123,8 @@ class Headroom:
             self._answers[key] = self._find_stranding(node, new)
         return self._answers[key]
 
-    def _find_stranding(self, node: NodeInfo, new: Load) -> Stranding | None:
-        found: Plan | Stranding | None = None
+    def _find_stranding(self, node: NodeInfo, new: GuestSize) -> Stranding | None:
+        found: Evacuation | Stranding | None = None
         if not self._has_room_elsewhere(node.index, new):
             found = self._absorb(node.index, _with(self._loads[node.index], new))
         if isinstance(found, Stranding) or self._least[node.index].holds(new.size):
@@ -141,9 +141,9 @@ class Headroom:
     def _remaining_room(self, lost: int, index: int) -> Room:
         """What a node has left after the guests of the lost node were placed."""
         plan = self._plans[lost]
-        return plan.rest.get(index, self._room[index]) if isinstance(plan, Plan) else self._room[index]
+        return plan.rest.get(index, self._room[index]) if isinstance(plan, Evacuation) else self._room[index]
 
-    def _has_room_elsewhere(self, lost: int, new: Load) -> bool:
+    def _has_room_elsewhere(self, lost: int, new: GuestSize) -> bool:
         """Whether, after the guests of the lost node were placed, another node still has room for the new VM."""
         return any(
             self._remaining_room(lost, index).holds(new.size)
@@ -195,8 +195,8 @@ class Headroom:
         """Plan again for the loss of a node; return the nodes that took its guests before or take them now."""
         before = self._plans.get(lost)
         after = self._plans[lost] = self._absorb(lost, self._loads[lost])
-        old = set(before.rest) if isinstance(before, Plan) else set[int]()
-        new = set(after.rest) if isinstance(after, Plan) else set[int]()
+        old = set(before.rest) if isinstance(before, Evacuation) else set[int]()
+        new = set(after.rest) if isinstance(after, Evacuation) else set[int]()
         for index in old - new:
             self._users[index].discard(lost)
         for index in new - old:
@@ -208,7 +208,7 @@ class Headroom:
 
     def _absorb(
         self, lost: int, loads: Iterable[Loads], taken_on: int | None = None, taken: Room | None = None
-    ) -> Plan | Stranding:
+    ) -> Evacuation | Stranding:
         """Place loads, in their order, on all nodes but the lost one; on node taken_on as much as taken is gone."""
         rest: dict[int, Room] = {}
         filled: list[tuple[float, int]] = []
@@ -222,7 +222,7 @@ class Headroom:
                 place = self._tightest(lost, needed_memory, needed_cores, rest, filled, within)
                 if place is None:
                     name = self._cluster.nodes[lost].name
-                    return Stranding(name, Load(Room(needed_memory, needed_cores), labels[-left]))
+                    return Stranding(name, GuestSize(Room(needed_memory, needed_cores), labels[-left]))
                 reach = max(reach, place)
                 index = place[1]
                 if index in rest:
@@ -233,7 +233,7 @@ class Headroom:
                     memory, cores, left = memory - needed_memory, cores - needed_cores, left - 1
                 rest[index] = Room(memory, cores)
                 bisect.insort(filled, (memory, index))
-        return Plan(rest, reach)
+        return Evacuation(rest, reach)
 
     def _tightest(
         self,
@@ -378,7 +378,7 @@ def _loads(info: NodeInfo, bonds: _Bonds) -> list[Loads]:
     return _largest_first(Loads(size, sorted(labels), within) for (size, within), labels in sizes.items())
 
 
-def _with(loads: Iterable[Loads], new: Load) -> list[Loads]:
+def _with(loads: Iterable[Loads], new: GuestSize) -> list[Loads]:
     """Add one guest, as the last of its size."""
     return _largest_first([*loads, Loads(new.size, [new.label])])
 

@@ -91,7 +91,7 @@ _WEIGHT = Setting("float", None, "the score's weight in the weighted mean", mini
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PluginEntry:
     """The entry of one plugin in one section of the plugin config."""
 
     enable: bool
@@ -167,7 +167,9 @@ class Profile:
         less._concerned = {}
         return less
 
-    def _add(self, plugin_class: type[points.Plugin], entries: Mapping[tuple[str, str], Entry]) -> points.Plugin | None:
+    def _add(
+        self, plugin_class: type[points.Plugin], entries: Mapping[tuple[str, str], PluginEntry]
+    ) -> points.Plugin | None:
         """Create the plugin and add it to the sections in which it is enabled. What it sets in the policy applies even
         if it is disabled.
         """
@@ -221,11 +223,11 @@ def _policy_of(plugins: Iterable[points.Plugin], enabled: Collection[points.Plug
     return Policy(**values, enforced=frozenset(name for plugin in enabled for name in plugin.sets))
 
 
-def _read(registry: Registry, plugin_config: Mapping[str, t.Any]) -> dict[tuple[str, str], Entry]:
+def _read(registry: Registry, plugin_config: Mapping[str, t.Any]) -> dict[tuple[str, str], PluginEntry]:
     """Return the entries of the plugin config by section and plugin. Raises InvalidPluginConfig."""
     if not isinstance(plugin_config, Mapping):
         raise InvalidPluginConfig(f"plugin_config: expected a mapping of sections, got {plugin_config!r}")
-    entries: dict[tuple[str, str], Entry] = {}
+    entries: dict[tuple[str, str], PluginEntry] = {}
     for section, plugins in plugin_config.items():
         if section not in SECTIONS:
             raise InvalidPluginConfig(
@@ -251,7 +253,7 @@ def _make(where: str, plugin_class: type[points.Plugin], config: Mapping[str, t.
         raise InvalidPluginConfig(f"{where}: cannot be set up: {type(error).__name__}: {error}") from error
 
 
-def _read_entry(registry: Registry, section: str, name: str, body: t.Any) -> Entry:
+def _read_entry(registry: Registry, section: str, name: str, body: t.Any) -> PluginEntry:
     """Check one entry of the plugin config. Raises InvalidPluginConfig."""
     plugin_class = registry.get(name)
     if plugin_class is None or section not in sections_of(plugin_class):
@@ -268,7 +270,7 @@ def _read_entry(registry: Registry, section: str, name: str, body: t.Any) -> Ent
         raise InvalidPluginConfig(f"{where}: unknown key {unknown[0]!r}; known keys: {there}")
     config = body.get("config") or {}
     check_settings(f"{where}.config", plugin_class.settings, config)
-    return Entry(
+    return PluginEntry(
         enable=_ENABLE.check(f"{where}.enable", body.get("enable")),
         weight=_WEIGHT.check(f"{where}.weight", body.get("weight")),
         config=config,

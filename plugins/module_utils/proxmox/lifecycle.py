@@ -27,7 +27,7 @@ from .finder import TRIES, Config, Finder
 from .ha_membership import join_ha
 from .options.drives import drive_size, kind_of, media_of
 from .outcomes import allocations, is_missing, is_running_already
-from .tasks import Quorum, TaskFollower, TaskResult, Upid, nothing, send_write
+from .tasks import QuorumGuard, TaskFollower, TaskResult, Upid, nothing, send_write
 from .writes import GuestWriter, check_nothing
 
 # Seconds within which the effect of a write shows in the API. After a lost answer, no effect until then means that the
@@ -69,7 +69,7 @@ class Lifecycle:
         self._tasks = tasks
         self._poller = tasks.poller
         self.finder = Finder(session, tasks.poller)
-        self.quorum = Quorum(session, tasks.poller.clock)
+        self.quorum = QuorumGuard(session, tasks.poller.clock)
         self._waiting: dict[str, set[int]] = {}
 
     def writer(

@@ -90,7 +90,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Visible:
     """What the user sees of the cluster.
 
     Attributes:
@@ -123,7 +123,7 @@ def _privilege(name: str, value: Value) -> str:
     return next((held for pattern, held in _CONFIG.items() if re.fullmatch(pattern, name)), "VM.Config.Options")
 
 
-def needs_of(purposes: Iterable[str], wanted: Wanted, seen: Seen) -> list[Need]:
+def needs_of(purposes: Iterable[str], wanted: Wanted, seen: Visible) -> list[Need]:
     """Return what these purposes need on the cluster, each privilege on each path once."""
     found: dict[tuple[str, str], Need] = {}
     for purpose in ("plan", *purposes):
@@ -135,13 +135,13 @@ def needs_of(purposes: Iterable[str], wanted: Wanted, seen: Seen) -> list[Need]:
 _Found = Iterator[tuple[str, tuple[str, ...], str]]
 
 
-def _plan(_wanted: Wanted, seen: Seen) -> _Found:
+def _plan(_wanted: Wanted, seen: Visible) -> _Found:
     yield "Sys.Audit", (CLUSTER,), CLUSTER
     yield "VM.Audit", (GUESTS,), GUESTS
     yield "Datastore.Audit", (*(f"{STORAGES}/{name}" for name in seen.storages), STORAGES), STORAGES
 
 
-def _provision(wanted: Wanted, seen: Seen) -> _Found:
+def _provision(wanted: Wanted, seen: Visible) -> _Found:
     """Yield the privileges for creating these VMs, each with the paths of which one suffices and the one to name."""
     for pool, config in sorted(wanted.pools.items(), key=str):
         places = (GUESTS,) if pool is None else (f"{POOLS}/{pool}", GUESTS)
@@ -153,7 +153,7 @@ def _provision(wanted: Wanted, seen: Seen) -> _Found:
     yield from _bridges(wanted, seen)
 
 
-def _space(wanted: Wanted, seen: Seen) -> _Found:
+def _space(wanted: Wanted, seen: Visible) -> _Found:
     """Yield the privileges for allocating disks."""
     for storage in sorted({None} if wanted.storages is None else wanted.storages, key=str):
         if storage is None:
@@ -163,14 +163,14 @@ def _space(wanted: Wanted, seen: Seen) -> _Found:
                 yield privilege, (f"{STORAGES}/{storage}",), f"{STORAGES}/{storage}"
 
 
-def _bridges(wanted: Wanted, seen: Seen) -> _Found:
+def _bridges(wanted: Wanted, seen: Visible) -> _Found:
     if wanted.bridges is None:
         yield "SDN.Use", (*map(seen.bridge, seen.bridges), BRIDGES), BRIDGES
     for bridge in sorted(wanted.bridges or ()):
         yield "SDN.Use", (seen.bridge(bridge),), seen.bridge(bridge)
 
 
-def _clone(wanted: Wanted, seen: Seen) -> _Found:
+def _clone(wanted: Wanted, seen: Visible) -> _Found:
     if wanted.templates is None:
         yield "VM.Clone", (*(f"{GUESTS}/{vmid}" for vmid in seen.templates), GUESTS), GUESTS
     for vmid in sorted(wanted.templates or ()):
@@ -178,46 +178,46 @@ def _clone(wanted: Wanted, seen: Seen) -> _Found:
             yield privilege, (f"{GUESTS}/{vmid}",), f"{GUESTS}/{vmid}"
 
 
-def _restore(wanted: Wanted, seen: Seen) -> _Found:
+def _restore(wanted: Wanted, seen: Visible) -> _Found:
     yield "VM.Backup", (GUESTS,), GUESTS
     yield from _space(wanted, seen)
 
 
-def _teardown(wanted: Wanted, _seen: Seen) -> _Found:
+def _teardown(wanted: Wanted, _seen: Visible) -> _Found:
     for pool in sorted(wanted.pools, key=str):
         places = (GUESTS,) if pool is None else (f"{POOLS}/{pool}", GUESTS)
         yield "VM.Allocate", places, places[0]
         yield START, places, places[0]
 
 
-def _addresses(_wanted: Wanted, seen: Seen) -> _Found:
+def _addresses(_wanted: Wanted, seen: Visible) -> _Found:
     yield "VM.GuestAgent.Audit" if seen.modern else "VM.Monitor", (GUESTS,), GUESTS
 
 
-def _drain(_wanted: Wanted, seen: Seen) -> _Found:
+def _drain(_wanted: Wanted, seen: Visible) -> _Found:
     yield "VM.Migrate", (GUESTS,), GUESTS
     for node in seen.nodes:
         for privilege in ("Pool.Allocate", "Pool.Audit"):
             yield privilege, (f"{POOLS}/{mark_of(node)}",), POOLS
 
 
-def _rebalance(_wanted: Wanted, _seen: Seen) -> _Found:
+def _rebalance(_wanted: Wanted, _seen: Visible) -> _Found:
     yield "VM.Migrate", (GUESTS,), GUESTS
 
 
-def _ha(_wanted: Wanted, _seen: Seen) -> _Found:
+def _ha(_wanted: Wanted, _seen: Visible) -> _Found:
     yield "Sys.Console", (CLUSTER,), CLUSTER
 
 
-def _devices(_wanted: Wanted, _seen: Seen) -> _Found:
+def _devices(_wanted: Wanted, _seen: Visible) -> _Found:
     yield "Mapping.Use", (MAPPINGS,), MAPPINGS
 
 
-def _ceph(_wanted: Wanted, _seen: Seen) -> _Found:
+def _ceph(_wanted: Wanted, _seen: Visible) -> _Found:
     yield "Sys.Modify", (CLUSTER,), CLUSTER
 
 
-_NEEDS: Mapping[str, Callable[[Wanted, Seen], _Found]] = {
+_NEEDS: Mapping[str, Callable[[Wanted, Visible], _Found]] = {
     "plan": _plan,
     "provision": _provision,
     "clone": _clone,

@@ -376,7 +376,7 @@ def send_write(send: Callable[[], R], sleep: Callable[[float], None], done: Call
 _HOLDS = 2.0
 
 
-class Quorum:
+class QuorumGuard:
     """Checks that the cluster has quorum before writes that Proxmox begins without it but cannot complete.
 
     Without quorum, Proxmox refuses at once to create, clone, start and change VMs. But it does stop VMs and grow disks,

@@ -6,16 +6,16 @@
 from __future__ import annotations
 
 from .lease import LeaseLost
-from .ledger import AlreadyReserved, Cycle, Ledger, ReservationLost
+from .ledger import AlreadyReserved, LeasedCycle, Ledger, ReservationLost
 from .opening import open_ledger
 from .records import Durations, Holder, Reservation
 
 __all__ = [
     "AlreadyReserved",
-    "Cycle",
     "Durations",
     "Holder",
     "LeaseLost",
+    "LeasedCycle",
     "Ledger",
     "Reservation",
     "ReservationLost",

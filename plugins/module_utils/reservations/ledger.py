@@ -78,7 +78,7 @@ class Ledger:
         self._database.close()
 
     @contextmanager
-    def scheduling_cycle(self, cluster: str, *, holder: Holder, wait: float = 120) -> Iterator[Cycle]:
+    def scheduling_cycle(self, cluster: str, *, holder: Holder, wait: float = 120) -> Iterator[LeasedCycle]:
         """Wait up to `wait` seconds for the sole right to decide about `cluster`, and hold it until the block ends.
 
         Another process can take it over when Durations.lease passes without a call on the cycle. Raises
@@ -86,7 +86,7 @@ class Ledger:
         """
         token = lease.acquire(self._database, cluster, holder, wait=wait, duration=self.durations.lease)
         try:
-            yield Cycle(self._database, self.durations, cluster, holder, token)
+            yield LeasedCycle(self._database, self.durations, cluster, holder, token)
         except BaseException:
             # Raise the original error even if the lease cannot be released: it expires by itself.
             with suppress(CollectionError):
@@ -191,7 +191,7 @@ class Ledger:
             lease.release(transaction, cluster, token)
 
 
-class Cycle:
+class LeasedCycle:
     """The right to decide about one cluster. Each call checks and prolongs its lease, or raises LeaseLost."""
 
     def __init__(self, database: Database, durations: Durations, cluster: str, holder: Holder, token: int) -> None:

@@ -76,7 +76,9 @@ class Archives:
         )
         return replace(entry, request=request)
 
-    def _find(self, entry: Entry, wanted: Backup, snapshot: Snapshot) -> tuple[backups.Backup, backups.Backup]:
+    def _find(
+        self, entry: Entry, wanted: Backup, snapshot: Snapshot
+    ) -> tuple[backups.StoredBackup, backups.StoredBackup]:
         """The backup that is wanted, the latest one of a VMID, and the oldest one that may be wanted as well."""
         owner = _OWNER.search(wanted.volume or "")
         vmid = int(owner[1] or owner[2]) if owner else wanted.vmid
@@ -102,7 +104,7 @@ class Archives:
         )
 
     def _check_owner(
-        self, entry: Entry, latest: backups.Backup, config: Mapping[str, t.Any], oldest: backups.Backup
+        self, entry: Entry, latest: backups.StoredBackup, config: Mapping[str, t.Any], oldest: backups.StoredBackup
     ) -> None:
         """Raise AmbiguousName if the latest and the oldest backup of a VMID are of two VMs: it was used again."""
         try:
@@ -122,7 +124,7 @@ class Archives:
             volumes=[oldest.volume, latest.volume],
         )
 
-    def _config(self, entry: Entry, backup: backups.Backup) -> Mapping[str, t.Any]:
+    def _config(self, entry: Entry, backup: backups.StoredBackup) -> Mapping[str, t.Any]:
         try:
             return backups.read_archived_config(self._reader, min(backup.nodes), backup.volume)
         except (ApiError, ConnectionFailed, PermissionDenied) as error:

@@ -31,7 +31,7 @@ from ..proxmox.rights import (
     Held,
     Holder,
     Need,
-    Seen,
+    Visible,
     Wanted,
     commands_for,
     is_met,
@@ -90,7 +90,7 @@ def check_connection(params: Mapping[str, t.Any], per_vm: Iterable[str], now: fl
         report.note("connection", f"{session.where} as {session.user}")
         _check_certificate(report, params)
         _check_versions(report, release)
-        _check_cluster(report, Look(session, release), purposes, [] if task is None else task.entries)
+        _check_cluster(report, ClusterLook(session, release), purposes, [] if task is None else task.entries)
     except CollectionError as error:
         report.note("connection", f"{error.code}: {error.message}", FAILED)
     finally:
@@ -124,7 +124,7 @@ def purposes_of(named: Iterable[str] | None, entries: Iterable[Entry]) -> list[s
     return list(dict.fromkeys(found))
 
 
-class Look:
+class ClusterLook:
     """What this user sees of the cluster."""
 
     def __init__(self, session: Session, release: str) -> None:
@@ -148,9 +148,9 @@ class Look:
         return {str(row.get("vnet")): str(row.get("zone")) for row in rows or ()}
 
     @cached_property
-    def view(self) -> Seen:
+    def view(self) -> Visible:
         bridges = {name for node in self.snapshot.nodes for name in node.bridges or ()}
-        return Seen(
+        return Visible(
             nodes=tuple(sorted(node.name for node in self.snapshot.nodes)),
             storages=tuple(sorted({each.name for each in self.snapshot.storages if "images" in each.content})),
             bridges={name: self.zones.get(name, "localnetwork") for name in sorted(bridges)},
@@ -215,7 +215,7 @@ def _check_versions(report: Report, release: str) -> None:
         report.note("versions", f"{text}, proxmoxer {versions['proxmoxer']}, requests {versions['requests']}")
 
 
-def _check_cluster(report: Report, look: Look, purposes: Iterable[str], entries: Sequence[Entry]) -> None:
+def _check_cluster(report: Report, look: ClusterLook, purposes: Iterable[str], entries: Sequence[Entry]) -> None:
     """Note what the user can do on the cluster, and which names of the entries it does not have."""
     nodes = look.view.nodes
     report.facts["user"] = look.user
@@ -235,7 +235,7 @@ def _check_cluster(report: Report, look: Look, purposes: Iterable[str], entries:
         report.note("list", problem, FAILED)
 
 
-def _wanted_privileges(look: Look, entries: Sequence[Entry]) -> Wanted:
+def _wanted_privileges(look: ClusterLook, entries: Sequence[Entry]) -> Wanted:
     """Return what the purposes need, as far as the entries tell: pools, storages, bridges, templates and devices."""
     made = [entry for entry in entries if entry.state != "absent"]
     pools: dict[str | None, frozenset[str]] = {}
@@ -263,7 +263,7 @@ def _storages_of(entry: Entry) -> Iterator[str | None]:
             yield disk.storage
 
 
-def _sources_of(look: Look, entry: Entry) -> list[t.Any]:
+def _sources_of(look: ClusterLook, entry: Entry) -> list[t.Any]:
     """The guests that may be the source of a VM."""
     clone = entry.clone
     if clone is None:
@@ -282,7 +282,7 @@ def _note_rights(report: Report, missing: list[Need], purposes: Iterable[str]) -
     report.note("rights", f"missing: {', '.join(told)}; {cure}", FAILED)
 
 
-def _note_storages(report: Report, look: Look) -> None:
+def _note_storages(report: Report, look: ClusterLook) -> None:
     """Note the storages, and which of them this user can use for disks."""
     by_name: dict[str, dict[str, t.Any]] = {}
     for each in sorted(look.snapshot.storages, key=lambda each: (each.name, each.node)):
@@ -299,7 +299,7 @@ def _note_storages(report: Report, look: Look) -> None:
     _note_usable(report, "storages", usable, "no storage for disks can be used: see rights")
 
 
-def _note_bridges(report: Report, look: Look) -> None:
+def _note_bridges(report: Report, look: ClusterLook) -> None:
     """Note the bridges, and which of them this user can use."""
     rows: list[dict[str, t.Any]] = [
         {
@@ -319,7 +319,7 @@ def _note_bridges(report: Report, look: Look) -> None:
     _note_usable(report, "bridges", usable, "no bridge can be used: VMs get no network cards")
 
 
-def _note_templates(report: Report, look: Look) -> None:
+def _note_templates(report: Report, look: ClusterLook) -> None:
     """Note the templates, and which of them this user can clone."""
     rows = [
         {
@@ -340,7 +340,7 @@ def _note_usable(report: Report, name: str, usable: list[str], otherwise: str) -
     report.note(name, ", ".join(first(usable, 10)) or otherwise, OK if usable else WARNING)
 
 
-def _problems(look: Look, entries: Sequence[Entry]) -> Iterator[str]:
+def _problems(look: ClusterLook, entries: Sequence[Entry]) -> Iterator[str]:
     """What the VMs name and the cluster does not have, each once."""
     told: set[str] = set()
     for entry in entries:
@@ -350,7 +350,7 @@ def _problems(look: Look, entries: Sequence[Entry]) -> Iterator[str]:
                 yield f"{entry.label}: {problem}"
 
 
-def _of_entry(look: Look, entry: Entry) -> Iterator[str]:
+def _of_entry(look: ClusterLook, entry: Entry) -> Iterator[str]:
     """Yield what an entry names and the cluster does not have, as sentences."""
     snapshot, view = look.snapshot, look.view
     if entry.clone is not None and not _sources_of(look, entry):

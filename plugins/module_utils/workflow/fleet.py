@@ -34,7 +34,7 @@ STATES = ("failed", "missing", "unwanted", "unfinished", "drifted", "broken", "p
 """The states of a VM of the list, the worst first."""
 
 
-class Found(t.NamedTuple):
+class Comparisons(t.NamedTuple):
     """The result of the comparison.
 
     Attributes:
@@ -80,7 +80,7 @@ def fleet_info(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float) -
     }
 
 
-def _compare_on_one(access: Access, task: Task, options: RunOptions, *, look_around: bool) -> Found:
+def _compare_on_one(access: Access, task: Task, options: RunOptions, *, look_around: bool) -> Comparisons:
     read = cache(partial(read_settled, access.reader, patience=0))
     guests = read().guests if look_around else ()
     task, cautions = task.on_each_node(read)
@@ -88,14 +88,14 @@ def _compare_on_one(access: Access, task: Task, options: RunOptions, *, look_aro
     placer = Placer(access, task.profiles, task.default_profile, task.device_attributes, task.pools)
     run = Run(options, access, placer, [Job(entry) for entry in entries])
     reports = run.execute(check_mode=True)
-    return Found(entries, reports, [(None, guests)], [*cautions, *placer.doubts, *run.warnings])
+    return Comparisons(entries, reports, [(None, guests)], [*cautions, *placer.doubts, *run.warnings])
 
 
-def _compare_on_clusters(run: MultiClusterRun, task: Task, *, look_around: bool) -> Found:
+def _compare_on_clusters(run: MultiClusterRun, task: Task, *, look_around: bool) -> Comparisons:
     guests = run.guests() if look_around else {}
     entries = [*task.entries, *task.surplus(lambda: chain.from_iterable(guests.values()))[0]]
     reports = run.execute(entries, check_mode=True)
-    return Found(entries, reports, list(guests.items()), run.warnings)
+    return Comparisons(entries, reports, list(guests.items()), run.warnings)
 
 
 def _vm(report: VMReport) -> dict[str, t.Any]:
@@ -156,7 +156,7 @@ def _violations(job: Job) -> list[str]:
     return [] if job.plan is None else list(job.plan.cautions)
 
 
-def _unmanaged_vms(found: Found, scope: Guard) -> list[dict[str, t.Any]]:
+def _unmanaged_vms(found: Comparisons, scope: Guard) -> list[dict[str, t.Any]]:
     """The VMs in the scope that match no entry. Templates are not included."""
     meant = {(job.cluster, job.guest.vmid) for report in found.reports if (job := report.job).guest is not None}
     return [
@@ -180,7 +180,7 @@ def _unmanaged_vms(found: Found, scope: Guard) -> list[dict[str, t.Any]]:
     ]
 
 
-def _empty(found: Found, scope: Guard) -> Iterator[str]:
+def _empty(found: Comparisons, scope: Guard) -> Iterator[str]:
     """The doubts about a pool or tags that no guest has, which may be misspelt."""
     guests = [guest for _cluster, those in found.guests for guest in those]
     pools = {guest.pool for guest in guests if guest.pool is not None}

@@ -32,7 +32,7 @@ from ..proxmox.inventory.config_names import read_config_names
 from ..proxmox.inventory.freshness import SETTLING
 from ..proxmox.making import TEMPLATE
 from ..proxmox.options.contradictions import check_new, config_with
-from ..reservations.ledger import Cycle
+from ..reservations.ledger import LeasedCycle
 from .access import Access, subjects_of
 from .address_claims import Claims
 from .counting import (
@@ -153,12 +153,12 @@ class Placer:
                 node = placement.scheduler.cluster.node(job.decision.node)
                 self._templates.foretell(job.decision, made_from, {} if node is None else node.volumes)
 
-    def lease(self) -> contextlib.AbstractContextManager[Cycle]:
+    def lease(self) -> contextlib.AbstractContextManager[LeasedCycle]:
         """Hold the lease of the cluster: no other process decides about it meanwhile."""
         access = self._access
         return access.ledger.scheduling_cycle(access.identity(), holder=access.holder)
 
-    def reserve(self, jobs: Iterable[Job], cycle: Cycle) -> None:
+    def reserve(self, jobs: Iterable[Job], cycle: LeasedCycle) -> None:
         """Reserve the decisions about jobs, so that other processes see them."""
         cycle.reserve([reservation_of(decision, self._access.identity()) for decision in decisions_of(jobs)])
 
@@ -195,7 +195,7 @@ class Placer:
                 job.limit_broken = " and ".join(reasons)
                 job.warnings.append(f"{job.label} on {decision.node} {job.limit_broken}")
 
-    def read(self, jobs: Sequence[Job], lessons: Lessons, cycle: Cycle | None) -> Seen:
+    def read(self, jobs: Sequence[Job], lessons: Lessons, cycle: LeasedCycle | None) -> Seen:
         """Read the cluster and match the jobs with existing VMs."""
         access = self._access
         entries = [job.entry for job in jobs]

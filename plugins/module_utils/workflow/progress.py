@@ -23,7 +23,7 @@ from .report import VMReport
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class VMStep:
     """One VM is done, or failed. done counts the processed VMs of total; seconds is the time that this VM took."""
 
     report: VMReport
@@ -51,7 +51,7 @@ class Wait:
         return cls([outcome.request.name for outcome in outcomes], plugins, waited, patience)
 
 
-Progress = Callable[["Step | Wait"], None]
+Progress = Callable[["VMStep | Wait"], None]
 
 
 class LineFile:
@@ -74,11 +74,11 @@ class LineFile:
 class ProgressFile(LineFile):
     """Appends a line for every step and wait."""
 
-    def __call__(self, step: Step | Wait) -> None:
+    def __call__(self, step: VMStep | Wait) -> None:
         self.append(_of_wait(step) if isinstance(step, Wait) else _of_step(step))
 
 
-def _of_step(step: Step) -> dict[str, t.Any]:
+def _of_step(step: VMStep) -> dict[str, t.Any]:
     """Return the progress of a VM as a line of the file has it."""
     report = step.report
     return {

@@ -26,7 +26,7 @@ from .job import Job, State, requeue
 from .options.run_options import RunOptions
 from .placement import Lessons, Placement
 from .placing import Placer
-from .progress import Progress, Step, Wait
+from .progress import Progress, VMStep, Wait
 from .report import NodeUsage, VMReport, keep_before, note_after, note_change, report_of
 from .waiting import Waiting
 
@@ -292,7 +292,7 @@ class Run:
         def report(job: Job, seconds: float) -> None:
             if job.state is not State.QUEUED:
                 self._done += 1
-                self._progress(Step(report_of(job), self._done, total, seconds))
+                self._progress(VMStep(report_of(job), self._done, total, seconds))
 
         creates = any(job.state is State.DECIDED for job in work)
         lessons = cycle.carry_out(work, placement.seen.lessons, report)

@@ -47,7 +47,7 @@ from .options.entries import Entry
 from .report import report_of
 
 if t.TYPE_CHECKING:
-    from .moves.results import Outcome
+    from .moves.results import MovesOutcome
 
 FORMAT = "qemu_scheduler.proxmox plan of VMs"
 
@@ -272,7 +272,7 @@ PLAN = {
 }
 
 
-def document_of(jobs: Iterable[Job], cluster: str, room: Outcome | None) -> dict[str, t.Any]:
+def document_of(jobs: Iterable[Job], cluster: str, room: MovesOutcome | None) -> dict[str, t.Any]:
     """Return the document of what is to be done with the VMs of all jobs, none of which has failed.
 
     room is what was planned to make room for them.

@@ -18,7 +18,12 @@ from support.small_cluster import cluster, guest, node, scheduler, vm
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.allocatable import CPULimit, MemoryLimit
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch_cycle import schedule_all
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.headroom import Headroom, Limits, Load, Room
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.headroom import (
+    GuestSize,
+    Headroom,
+    Limits,
+    Room,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.standing_rules import (
     StandingRule,
     StandingRules,
@@ -83,7 +88,7 @@ def test_ha_rule_that_keeps_guests_apart__follows_them() -> None:
     rule = HARule("apart", "resource-affinity", frozenset({100, 101}), positive=False)
     state = cluster(hosts, guests, ha_rules=[rule])
     plans = Headroom(state, LIMITS)
-    new = Load(Room(22 * GIB, 1), "the new VM")
+    new = GuestSize(Room(22 * GIB, 1), "the new VM")
     third = next(info for info in state.nodes if info.name == "pve3")
     assert plans.stranding(third, new) is None
     state.remove(101)
@@ -232,7 +237,7 @@ def test_what_passes__survives_the_loss_of_any_node(
     for index in range(len(sizes)):
         state = cluster(nodes, running)
         headroom = Headroom(state, LIMITS)
-        new = Load(Room(wanted * GIB, 1), "the new VM")
+        new = GuestSize(Room(wanted * GIB, 1), "the new VM")
         if headroom.stranding(state.nodes[index], new) is None:
             after = cluster(nodes, [*running, guest(999, f"n{index}", 1, wanted)])
             for lost in after.nodes:
@@ -262,7 +267,7 @@ def test_keeping_up_with_the_run__answers_as_reading_again_does(
     state = cluster(nodes, [guest(100 + n, f"n{where}", c, gib) for n, (where, c, gib) in enumerate(guests)])
     kept = Headroom(state, LIMITS)
     for number, gib in enumerate(wanted):
-        new = Load(Room(gib * GIB, 1), "the new VM")
+        new = GuestSize(Room(gib * GIB, 1), "the new VM")
         anew = Headroom(state, LIMITS)
         for info in state.nodes:
             assert kept.stranding(info, new) == anew.stranding(info, new)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import NoQuorum, PermissionDenied
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import Quorum
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import QuorumGuard
 
 TEXT = "VM 100 was not deleted"
 
@@ -38,7 +38,7 @@ class Status:
 def test_quorum__is_asked_for_once_in_two_seconds(recording):
     now = [100.0]
     status = Status(recording("8.4", "cluster-status")["body"]["data"])
-    quorum = Quorum(status, lambda: now[0])
+    quorum = QuorumGuard(status, lambda: now[0])
     for second in (0.0, 1.0, 1.9, 2.1):
         now[0] = 100.0 + second
         quorum.require(TEXT)
@@ -47,7 +47,7 @@ def test_quorum__is_asked_for_once_in_two_seconds(recording):
 
 
 def test_quorum__its_lack_is_told_every_time(recording):
-    quorum = Quorum(Status(recording("8.4", "noquorum-cluster-status")["body"]["data"]), lambda: 0.0)
+    quorum = QuorumGuard(Status(recording("8.4", "noquorum-cluster-status")["body"]["data"]), lambda: 0.0)
     for _time in range(2):
         with pytest.raises(NoQuorum, match=f"^the cluster has no quorum: {TEXT}$"):
             quorum.require(TEXT)
@@ -55,4 +55,4 @@ def test_quorum__its_lack_is_told_every_time(recording):
 
 @pytest.mark.parametrize("rows", [[{"type": "node", "name": "pve"}], PermissionDenied("no")])
 def test_quorum__a_lone_node_and_a_user_who_may_not_see_it_go_on(rows):
-    Quorum(Status(rows), lambda: 0.0).require(TEXT)
+    QuorumGuard(Status(rows), lambda: 0.0).require(TEXT)

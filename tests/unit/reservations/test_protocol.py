@@ -11,7 +11,7 @@ import pytest
 from model import identity, moves
 from model.protocol import FENCE, LEASE, PROTECTIONS, Explored, State, explore, is_at_rest
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Cycle, Ledger
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import LeasedCycle, Ledger
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.ledger import Fence
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.gate import MoveGate
 
@@ -57,7 +57,7 @@ def test_protocol__names_its_steps_as_the_code_does(states: set[State]) -> None:
     named = {run.step for state in states for run in state.runs} - {"enter", "send", "done"}
     assert named == {"reservations", "reserve", "mark_binding", "mark_created"}
     for step in named:
-        assert any(hasattr(kind, step) for kind in (Cycle, Ledger, Fence))
+        assert any(hasattr(kind, step) for kind in (LeasedCycle, Ledger, Fence))
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def test_protocol_of_moves__names_its_steps_as_the_code_does(found_of_moves: Exp
     named = {run.step for state in found_of_moves.states for run in state.runs} - {"enter", "send", "done"}
     assert named == {"reservations", "reserve", "mark_binding", "settle"}
     for step in named:
-        assert any(hasattr(kind, step) for kind in (Cycle, Ledger, Fence, MoveGate))
+        assert any(hasattr(kind, step) for kind in (LeasedCycle, Ledger, Fence, MoveGate))
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.clusters.connections import clusters_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.clusters.shares import Gate
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.clusters.whereabouts import (
-    Found,
+    Finding,
     Silent,
     whereabouts,
 )
@@ -104,7 +104,7 @@ def found(asked: Entry, silent: Silent | None = None, **matches: Match) -> t.Any
         job = Job(asked, cluster=name)
         if match.error is not None:
             job.fail(match.error)
-        shown[name] = Found(job, match)
+        shown[name] = Finding(job, match)
     where = whereabouts(asked, shown, silent or Silent())
     if not isinstance(where, Job):
         return where
@@ -156,9 +156,9 @@ def test_vm_that_may_be_on_a_cluster_that_is_down__is_not_made_a_second_time(
 
 
 def test_error_of_one_cluster__is_that_of_the_vm_unless_it_only_rules_the_cluster_out() -> None:
-    namesake = Found(Job(entry(), cluster="a"), TAKEN, namesake=True)
+    namesake = Finding(Job(entry(), cluster="a"), TAKEN, namesake=True)
     namesake.job.fail(t.cast(CollectionError, TAKEN.error))
-    assert whereabouts(entry(), {"a": namesake, "b": Found(Job(entry()), NOTHING)}, Silent()) is namesake.job
+    assert whereabouts(entry(), {"a": namesake, "b": Finding(Job(entry()), NOTHING)}, Silent()) is namesake.job
 
 
 # --- the gate ---

@@ -10,20 +10,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ...plans import Bounds
-from .board import Board, Step
+from .board import Board, BoardStep
 from .ejection import Rank, Search
 from .items import Item
 from .packing import Packing
 
 
-class Task(t.NamedTuple):
+class ItemToPlace(t.NamedTuple):
     """An item that needs another node, or a first one if it is new. why is the reason."""
 
     item: Item
     why: str
 
 
-Order = Callable[[Task], t.Any]
+Order = Callable[[ItemToPlace], t.Any]
 
 ORDERS: Sequence[Order] = (
     lambda task: (-task.item.priority, -task.item.share, -task.item.memory, -task.item.cores, task.item.index),
@@ -34,7 +34,7 @@ ORDERS: Sequence[Order] = (
 
 
 @dataclass(slots=True)
-class Placed:
+class Attempt:
     """The result of one attempt to place the items.
 
     Attributes:
@@ -44,7 +44,7 @@ class Placed:
         steps: (item, node, why) of all changes.
     """
 
-    failed: list[Task]
+    failed: list[ItemToPlace]
     extra: int
     cost: int
     steps: list[tuple[Item, int, str]]
@@ -55,7 +55,7 @@ class Placed:
         return len(self.failed), self.extra, self.cost
 
 
-class Placer:
+class Attempts:
     """Places items on a board within a budget of steps and within bounds on moves and bytes.
 
     Attributes:
@@ -72,7 +72,9 @@ class Placer:
         self._bounds = bounds
         self._by_score = by_score
 
-    def place(self, tasks: Sequence[Task], most_extra: int | None, *, by_score: bool = True) -> list[Task]:
+    def place(
+        self, tasks: Sequence[ItemToPlace], most_extra: int | None, *, by_score: bool = True
+    ) -> list[ItemToPlace]:
         """Place all items, moving at most most_extra others for each; return the tasks that failed.
 
         With by_score the profile's scores choose the nodes, as long as all items fit without moving others.
@@ -102,7 +104,7 @@ class Placer:
 
     def one(self, item: Item, extra: int, why: str) -> bool:
         """Place one item by the scores if there is room, otherwise by moving a limited number of others."""
-        return not self.place([Task(item, why)], extra)
+        return not self.place([ItemToPlace(item, why)], extra)
 
     def bring(self, item: Item, node: int, extra: int | None, why: str) -> bool:
         """Place an item on one node, moving a limited number of others off it; None moves none."""
@@ -118,7 +120,7 @@ class Placer:
 
     # --- inside ---
 
-    def _least_choice(self, task: Task) -> t.Any:
+    def _least_choice(self, task: ItemToPlace) -> t.Any:
         """Order items by how little choice they have: by how many nodes they may use, and those with rules first."""
         item = task.item
         return (-item.priority, len(self.board.rows(item).nodes), item.plain, ORDERS[0](task))
@@ -149,7 +151,7 @@ class Placer:
         self.steps += search.steps
         self.exhausted |= search.exhausted
 
-    def _pack(self, tasks: Sequence[Task]) -> Placed | None:
+    def _pack(self, tasks: Sequence[ItemToPlace]) -> Attempt | None:
         """Place all items by packing, without moving others, where the items allow that."""
         items = [task.item for task in tasks]
         if len(items) < 2 or not all(item.free for item in items):
@@ -165,17 +167,17 @@ class Placer:
         if not found or not self._within(None, mark):
             return None
         steps = [(task.item, self.board.node_of(task.item), task.why) for task in tasks]
-        return Placed([], 0, sum(item.cost for item in items), steps)
+        return Attempt([], 0, sum(item.cost for item in items), steps)
 
     def _attempt(
         self,
-        tasks: Iterable[Task],
+        tasks: Iterable[ItemToPlace],
         order: Order,
         rank: Rank | None,
         most_extra: int | None,
         *,
         until_failure: bool = False,
-    ) -> Placed:
+    ) -> Attempt:
         """Place the items in an order, and those that failed again if later ones found places. With until_failure the
         first failure ends the attempt, and nothing is placed.
         """
@@ -183,7 +185,7 @@ class Placer:
         mark = len(self.board.trail)
         due, helped = sorted(tasks, key=order), True
         while due and helped:
-            failed: list[Task] = []
+            failed: list[ItemToPlace] = []
             helped = False
             for task in due:
                 before = len(self.board.trail)
@@ -195,7 +197,7 @@ class Placer:
                     break
             due = failed
         steps = self.board.trail[mark:]
-        result = Placed(
+        result = Attempt(
             due,
             sum(step.item.extra for step in steps),
             sum(step.item.cost for step in steps),
@@ -207,7 +209,7 @@ class Placer:
         return result
 
 
-def compress(steps: Sequence[Step]) -> list[Step]:
+def compress(steps: Sequence[BoardStep]) -> list[BoardStep]:
     """Keep only the last step of each item whose move is free."""
     last = {step.item.index: number for number, step in enumerate(steps)}
     return [step for number, step in enumerate(steps) if number == last[step.item.index] or not step.item.free]

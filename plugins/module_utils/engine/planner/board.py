@@ -20,12 +20,12 @@ from ..framework.interface import Draft
 from ..framework.status import Category, Status
 from ..scheduling_cycle import Scheduler
 from .items import Item, Part, Position, as_guest, guest_part
-from .reach import Reach, Rows
+from .reach import Reach, ReachRows
 
 NOWHERE = -1
 
 
-class Step(t.NamedTuple):
+class BoardStep(t.NamedTuple):
     """One change: an item that moved from its earlier positions to the node target."""
 
     item: Item
@@ -66,7 +66,7 @@ class Board:
         self.memory: list[float] = [i.memory_all if policy.memory.include_stopped else i.memory for i in self.nodes]
         self.on: list[dict[int, Item]] = [{} for _info in self.nodes]
         self.at: list[tuple[Position, ...]] = []
-        self.trail: list[Step] = []
+        self.trail: list[BoardStep] = []
         self.drafts: dict[int, Draft] = {}
         self._shown: list[int] = []
         self._stale: dict[int, Item] = {}
@@ -130,7 +130,7 @@ class Board:
         """Return these cores and this memory as fractions of an average node."""
         return cores / self.reach.mean[0], memory / self.reach.mean[1]
 
-    def rows(self, item: Item) -> Rows:
+    def rows(self, item: Item) -> ReachRows:
         """Return which nodes the item may use, and how much each may allocate with it."""
         return self.reach.rows(item)
 
@@ -228,7 +228,7 @@ class Board:
 
     def move(self, item: Item, node: int, why: str) -> None:
         """Put the item on a node without asking the filters."""
-        self.trail.append(Step(item, self.at[item.index], node, why))
+        self.trail.append(BoardStep(item, self.at[item.index], node, why))
         self._put(item, (Position(node, item.cores, item.memory, len(item.parts)),))
 
     def hold(self, item: Item) -> None:
@@ -238,7 +238,7 @@ class Board:
 
     def lift(self, item: Item) -> None:
         """Take the item off the board."""
-        self.trail.append(Step(item, self.at[item.index], NOWHERE, ""))
+        self.trail.append(BoardStep(item, self.at[item.index], NOWHERE, ""))
         self._put(item, ())
 
     def undo(self, mark: int) -> None:

@@ -28,7 +28,7 @@ from ...demand import (
     plus,
 )
 from ...plans import LIVE, Balance, UsedLoad
-from .attempts import Placer
+from .attempts import Attempts
 from .board import NOWHERE, Board
 from .items import Item
 from .reach import ROUNDING
@@ -268,7 +268,7 @@ class Relieved(t.NamedTuple):
     waits: list[str]
 
 
-def relieve(board: Board, placer: Placer, wanted: Balance, usage: Usage) -> Relieved:
+def relieve(board: Board, placer: Attempts, wanted: Balance, usage: Usage) -> Relieved:
     """Move guests off nodes whose load stays high."""
     loads = UsedLoads(board, wanted, usage)
     refused: set[tuple[int, int]] = set()

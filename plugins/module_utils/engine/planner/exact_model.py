@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from ...model import GIB
 from .board import NOWHERE, Board
 from .items import Item
-from .reach import Rows
+from .reach import ReachRows
 
 Row = tuple[float, float, dict[int, float]]
 
@@ -46,7 +46,7 @@ class Alike:
     """A kind of items: how many of them are on each node, or NOWHERE."""
 
     item: Item
-    rows: Rows
+    rows: ReachRows
     at: Counter[int] = field(default_factory=Counter)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from ...plans import Balance
 from ..framework.status import Status, unschedulable
 from ..texts import join_words, of_one
-from .attempts import Placer, Task
+from .attempts import Attempts, ItemToPlace
 from .board import NOWHERE, Board
 from .ejection import enough
 from .items import Item
@@ -32,7 +32,7 @@ _OVERALLOCATED = unschedulable("more is allocated on its node than is allowed")
 # --- repair -----------------------------------------------------------------------------------------------------------
 
 
-def repair(board: Board, placer: Placer) -> dict[int, str]:
+def repair(board: Board, placer: Attempts) -> dict[int, str]:
     """Move guests until no rule or limit is broken. Return the reasons that remain, by the index of the item. On a node
     that stays above its limit, they are those of the largest guests whose leaving would be enough.
     """
@@ -101,7 +101,7 @@ def _first_to_move(board: Board, open_now: list[Item], broken: Mapping[Item, Sta
     return min(open_now, key=lambda item: (worth[item.index], item.cost, item.index))
 
 
-def _relieve(board: Board, placer: Placer, node: int, share: int) -> None:
+def _relieve(board: Board, placer: Attempts, node: int, share: int) -> None:
     """Move guests off a node on which more CPU or memory is allocated than is allowed, until the rest is allowed, or as
     many as find another node.
     """
@@ -129,7 +129,7 @@ def _excess(board: Board, node: int) -> tuple[float, float] | None:
 # --- undo -------------------------------------------------------------------------------------------------------------
 
 
-def bring_back(board: Board, placer: Placer, wanted: Mapping[int, str]) -> dict[int, str]:
+def bring_back(board: Board, placer: Attempts, wanted: Mapping[int, str]) -> dict[int, str]:
     """Move guests to the given nodes. Return the reasons for those that cannot go there, by VMID. Guests that are there
     already stay.
     """
@@ -165,7 +165,7 @@ def bring_back(board: Board, placer: Placer, wanted: Mapping[int, str]) -> dict[
 
 def _brought(
     board: Board,
-    placer: Placer,
+    placer: Attempts,
     targets: dict[int, int],
     extra: int | None,
     most: int,
@@ -189,7 +189,7 @@ def _reason_of(board: Board, item: Item, target: int, why: str) -> str:
 # --- balance ----------------------------------------------------------------------------------------------------------
 
 
-def balance(board: Board, placer: Placer, wanted: Balance) -> None:
+def balance(board: Board, placer: Attempts, wanted: Balance) -> None:
     """Move guests from the fullest nodes to the emptiest that take any while each move gains more than the margin."""
     hosts = sorted({node for item in board.items if item.movable for node in board.rows(item).nodes})
     mark = len(board.trail)
@@ -283,7 +283,7 @@ def _load(board: Board, node: int, item: Item | None = None, sign: int = 0) -> f
 # --- consolidate ------------------------------------------------------------------------------------------------------
 
 
-def consolidate(board: Board, placer: Placer) -> list[str]:
+def consolidate(board: Board, placer: Attempts) -> list[str]:
     """Empty as many nodes as possible, starting with those that need the least moved. Return their names."""
     closed = set(board.reach.closed)
     empty = {node for node, info in enumerate(board.nodes) if not info.guests and not board.on[node]}
@@ -298,7 +298,7 @@ def consolidate(board: Board, placer: Placer) -> list[str]:
         mark = len(board.trail)
         # A guest that came here from a node that was emptied before leaves that node.
         homes = [join_words([board.nodes[home].name for home in sorted(item.homes)]) for item in items]
-        tasks = [Task(item, f"empties {names}") for item, names in zip(items, homes, strict=True)]
+        tasks = [ItemToPlace(item, f"empties {names}") for item, names in zip(items, homes, strict=True)]
         if placer.place(tasks, None, by_score=False):
             board.undo(mark)
             board.close(before)

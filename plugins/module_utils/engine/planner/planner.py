@@ -24,7 +24,7 @@ from ..framework.status import Category, Status
 from ..profiles import Profile
 from ..scheduling_cycle import Scheduler
 from ..texts import of_one
-from .attempts import Placer, Task
+from .attempts import Attempts, ItemToPlace
 from .board import Board
 from .calm import relieve
 from .exact_model import Program, program
@@ -101,7 +101,7 @@ class _Planner:
         self.goals, self.bounds = goals, bounds
         self.scheduler = Scheduler(copy, profiles, default_profile)
         self.board = Board(self.scheduler, goals.drain, now, goals.prefer)
-        self.placer = Placer(self.board, bounds, self.by_score)
+        self.placer = Attempts(self.board, bounds, self.by_score)
         self.mobility = {guest.vmid: mobility.get(guest.vmid, IMMOVABLE) for guest in copy}
         self.stuck: list[Stuck] = []
         self.unplaced: dict[str, str] = {}
@@ -168,14 +168,14 @@ class _Planner:
         for guest in guests.values():
             self.board.add_guests([guest], self.mobility)
 
-    def drains(self) -> Iterable[Task]:
+    def drains(self) -> Iterable[ItemToPlace]:
         """Yield the guests of drained nodes, and record those that cannot move as stuck."""
         for item in list(self.board.items):
             names = sorted(self.board.nodes[home].name for home in item.homes & self.board.reach.closed)
             if not names:
                 continue
             if item.movable:
-                yield Task(item, f"drains {', '.join(names)}")
+                yield ItemToPlace(item, f"drains {', '.join(names)}")
                 continue
             for part in item.parts:
                 due = part.guest is not None and part.guest.node in self.goals.drain
@@ -191,7 +191,7 @@ class _Planner:
         node = part.guest.node if part.guest is not None else ""
         return f"{node} is offline", f"bring {node} back, or remove it from the cluster"
 
-    def creations(self) -> Iterable[Task]:
+    def creations(self) -> Iterable[ItemToPlace]:
         """Yield the new VMs, each with its VMID. VMs that must share a node form one item."""
         requests = list(self.goals.place)
         vmids: list[int | None] = []
@@ -211,9 +211,9 @@ class _Planner:
                 if (vmid := vmids[p]) is not None
             ]
             if len(parts) == len(group):
-                yield Task(self.board.add_new(parts), "")
+                yield ItemToPlace(self.board.add_new(parts), "")
 
-    def _give_up(self, task: Task) -> None:
+    def _give_up(self, task: ItemToPlace) -> None:
         """Record why an item found no place."""
         item = task.item
         why, cure = reasons(self.board, item)

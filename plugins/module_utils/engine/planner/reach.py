@@ -23,7 +23,7 @@ ROUNDING = 1e-9
 """The fraction of a limit that sums may exceed it by. The filters decide such cases, with their own rounding."""
 
 
-class Rows(t.NamedTuple):
+class ReachRows(t.NamedTuple):
     """For one item: what each node may allocate with it; negative where it may never be.
 
     nodes are the indexes of the nodes that it may use; refusals are the reasons against the rest, by index.
@@ -51,10 +51,10 @@ class Reach:
         self.policy: Policy = scheduler.profile(NO_REQUEST).policy
         self.closed = frozenset(info.index for info in self._nodes if info.name in closed)
         self.mean = self._means()
-        self._rows: dict[int, Rows] = {}
-        self._open_rows: dict[int, Rows] = {}
+        self._rows: dict[int, ReachRows] = {}
+        self._open_rows: dict[int, ReachRows] = {}
 
-    def rows(self, item: Item) -> Rows:
+    def rows(self, item: Item) -> ReachRows:
         """Return which nodes the item may use, and how much each may allocate with it."""
         index = item.index
         found = self._open_rows.get(index)
@@ -82,7 +82,7 @@ class Reach:
 
     # --- inside ---
 
-    def _find_rows(self, item: Item) -> Rows:
+    def _find_rows(self, item: Item) -> ReachRows:
         refusals: dict[int, Status] = {}
         for part in item.parts:
             for request, hosts in self._requests(part):
@@ -97,7 +97,7 @@ class Reach:
             cpu.append(-1.0 if barred else min(limit[0] for limit in limits))
             memory.append(-1.0 if barred else min(limit[1] for limit in limits))
         nodes = [node for node, limit in enumerate(cpu) if limit >= item.cores and memory[node] >= item.memory]
-        return Rows(cpu, memory, nodes, refusals)
+        return ReachRows(cpu, memory, nodes, refusals)
 
     def _requests(self, part: Part) -> Iterable[tuple[Request, Sequence[NodeInfo]]]:
         """What the filters check, and on which nodes."""
@@ -105,11 +105,11 @@ class Reach:
             return [(part.request, self._nodes)]
         return [(part.request_on(info), (info,)) for info in self._nodes]
 
-    def _without_closed(self, rows: Rows) -> Rows:
+    def _without_closed(self, rows: ReachRows) -> ReachRows:
         """Return the rows without closed nodes."""
         cpu = [-1.0 if node in self.closed else limit for node, limit in enumerate(rows.cpu)]
         memory = [-1.0 if node in self.closed else limit for node, limit in enumerate(rows.memory)]
-        return Rows(cpu, memory, [node for node in rows.nodes if node not in self.closed], rows.refusals)
+        return ReachRows(cpu, memory, [node for node in rows.nodes if node not in self.closed], rows.refusals)
 
     def _limits(self, part: Part, info: NodeInfo) -> tuple[float, float]:
         policy = self._scheduler.profile(part.request).policy

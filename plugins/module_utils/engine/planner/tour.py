@@ -18,7 +18,7 @@ from ...model import Guest, Snapshot, Storage
 from ...plans import Bounds, Goals, Mobility, Plan, Stuck
 from ...tours import SHUT_DOWN, STAY, Tour, TourGoals, TourStep
 from ..cache import ClusterState
-from ..headroom import Headroom, Limits, Load, Room
+from ..headroom import GuestSize, Headroom, Limits, Room
 from ..profiles import Profile
 from .items import IMMOVABLE
 from .planner import NO_BOUNDS, make_plan
@@ -34,7 +34,7 @@ EXPLAINED = 4
 
 HELD = Mobility(stuck=("it stays, as the task says", "remove it from guests"))
 
-NOTHING = Load(Room(0, 0), "")
+NOTHING = GuestSize(Room(0, 0), "")
 
 
 def plan_tour(

@@ -16,7 +16,7 @@ from ..framework.status import Status
 from ..ha_rules import companions_of
 from ..scheduling_cycle import Scheduler
 from .attempts import compress
-from .board import Board, Step
+from .board import Board, BoardStep
 from .items import Item, Part, Position
 from .order import Leg, Relations, ancestors, peaks, put_in_order, shorten
 
@@ -27,7 +27,7 @@ SECONDS_PER_MOVE = 5.0
 
 def replay(
     board: Board, scheduler: Scheduler, closed: Iterable[int]
-) -> tuple[list[Leg], list[tuple[Step, Status | None]]]:
+) -> tuple[list[Leg], list[tuple[BoardStep, Status | None]]]:
     """Replay the board's trail from the start, step by step, in an order in which the filters allow every step.
 
     Nothing goes to closed nodes. A step that a filter refuses is tried again after the others. Returns the legs, and
@@ -54,7 +54,7 @@ def replay(
     return legs, refused
 
 
-def _legs(board: Board, step: Step, number: int, scheduler: Scheduler) -> list[Leg]:
+def _legs(board: Board, step: BoardStep, number: int, scheduler: Scheduler) -> list[Leg]:
     item, target = step.item, step.target
     rows = board.rows(item)
     room = (rows.cpu[target], rows.memory[target])

@@ -21,7 +21,7 @@ from ..framework.status import SKIP, Category, Shortage, Status, unresolvable, u
 from ..texts import vcpus
 
 if t.TYPE_CHECKING:
-    from ..headroom import Headroom, Limits, Load
+    from ..headroom import GuestSize, Headroom, Limits
 
 
 COMMON_SETTINGS: Mapping[str, Setting] = {
@@ -277,15 +277,18 @@ class FailoverHeadroom(PreFilterPlugin, DeferredFilter):
     }
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        from ..headroom import Load, Room, label
+        from ..headroom import GuestSize, Room, label
 
         name = NEW if request.vmid is None else EXISTING
         name = label(request.name, request.vmid) if request.existing else name
-        state[self.name] = cluster.derive_once(self, self._headroom), Load(Room(request.memory, request.cores), name)
+        state[self.name] = (
+            cluster.derive_once(self, self._headroom),
+            GuestSize(Room(request.memory, request.cores), name),
+        )
         return None
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
-        asked: tuple[Headroom, Load] = state[self.name]
+        asked: tuple[Headroom, GuestSize] = state[self.name]
         headroom, load = asked
         found = headroom.stranding(node, load)
         if found is None:

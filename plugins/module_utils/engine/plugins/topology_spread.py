@@ -40,7 +40,7 @@ class Spread:
 
 
 @dataclass(slots=True)
-class Counted:
+class CountedSpreads:
     """The constraints of a request, and the weights of the soft ones."""
 
     hard: list[Spread]
@@ -65,13 +65,13 @@ class TopologySpread(PreFilterPlugin, FilterPlugin, ScorePlugin):
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         hard, soft = _spreads(request, cluster, True), _spreads(request, cluster, False)
-        state[self.name] = Counted(hard, soft, [domain_weight(spread) for spread in soft])
+        state[self.name] = CountedSpreads(hard, soft, [domain_weight(spread) for spread in soft])
         if not hard:
             return SKIP_FILTER
         return None if soft else SKIP_SCORE
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
-        counted: Counted = state[self.name]
+        counted: CountedSpreads = state[self.name]
         for spread in counted.hard:
             status = fits(spread, node)
             if status is not None:
@@ -79,7 +79,7 @@ class TopologySpread(PreFilterPlugin, FilterPlugin, ScorePlugin):
         return None
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
-        counted: Counted = state[self.name]
+        counted: CountedSpreads = state[self.name]
         raw = 0.0
         for spread, weight in zip(counted.soft, counted.weights, strict=True):
             if node.index not in spread.nodes:

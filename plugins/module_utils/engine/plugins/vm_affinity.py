@@ -23,7 +23,7 @@ REPELLED = "held VMs that must be apart from the VM"
 
 
 @dataclass(slots=True)
-class Counted:
+class CountedTerm:
     """One term of a rule with the selected VMs, counted by domain."""
 
     term: AffinityTerm
@@ -42,10 +42,10 @@ class Affinity:
         first_of_group: whether the VM itself is selected by all terms in attracting.
     """
 
-    attracting: list[Counted]
-    repelling: list[Counted]
-    repelled: list[Counted]
-    preferred: list[Counted]
+    attracting: list[CountedTerm]
+    repelling: list[CountedTerm]
+    repelled: list[CountedTerm]
+    preferred: list[CountedTerm]
     first_of_group: bool
 
 
@@ -119,7 +119,7 @@ def fits(affinity: Affinity, node: NodeInfo) -> Status | None:
     return None
 
 
-def _first(counted: Counted, host: Node) -> str:
+def _first(counted: CountedTerm, host: Node) -> str:
     """One of the guests in the way."""
     guest = counted.counts.first(host)
     return guest.name or f"VM {guest.vmid}"
@@ -129,13 +129,13 @@ def _may_be_first(affinity: Affinity) -> bool:
     return affinity.first_of_group and not any(counted.counts.total for counted in affinity.attracting)
 
 
-def _count_term(term: AffinityTerm, cluster: ClusterState) -> Counted:
+def _count_term(term: AffinityTerm, cluster: ClusterState) -> CountedTerm:
     return _count_by_domain(term, cluster.selected(term.selector), cluster)
 
 
-def _having(term: AffinityTerm, cluster: ClusterState) -> Counted:
+def _having(term: AffinityTerm, cluster: ClusterState) -> CountedTerm:
     return _count_by_domain(term, cluster.repelling.holders(term), cluster)
 
 
-def _count_by_domain(term: AffinityTerm, selected: GuestsByNode, cluster: ClusterState) -> Counted:
-    return Counted(term, DomainCounts(term.topology_key, selected, (info.node for info in cluster.nodes)))
+def _count_by_domain(term: AffinityTerm, selected: GuestsByNode, cluster: ClusterState) -> CountedTerm:
+    return CountedTerm(term, DomainCounts(term.topology_key, selected, (info.node for info in cluster.nodes)))

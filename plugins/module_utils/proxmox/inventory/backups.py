@@ -24,7 +24,7 @@ _COMMENT = re.compile(r"#(?!qmdump#|vzdump#)(.*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Backup:
+class StoredBackup:
     """One backup of a VM.
 
     Attributes:
@@ -42,7 +42,7 @@ class Backup:
 class Backups:
     """The backups that were found, and the reason for each storage whose backups could not be read."""
 
-    found: tuple[Backup, ...]
+    found: tuple[StoredBackup, ...]
     unread: Mapping[str, str]
 
 
@@ -62,12 +62,12 @@ def read_backups(reader: Reader, snapshot: Snapshot, storage: str | None, vmid: 
             if each.active and each.node in online:
                 seen.append(each)
     lists = in_parallel(lambda place: _read_list(reader, places[place], vmid), places)
-    found: dict[str, Backup] = {}
+    found: dict[str, StoredBackup] = {}
     for place, rows in lists.items():
         for row in rows if isinstance(rows, list) else ():
             volume, nodes = str(row["volid"]), frozenset(each.node for each in places[place])
             others = found[volume].nodes if volume in found else frozenset[str]()
-            found[volume] = Backup(volume, int(row.get("ctime") or 0), nodes | others)
+            found[volume] = StoredBackup(volume, int(row.get("ctime") or 0), nodes | others)
     return Backups(tuple(found.values()), {place: rows for place, rows in lists.items() if isinstance(rows, str)})
 
 

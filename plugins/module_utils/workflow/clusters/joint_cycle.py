@@ -23,8 +23,8 @@ from ...engine.texts import join_words
 from ...errors import CollectionError, ConnectionFailed, NoQuorum
 from ...model import Request
 from ...proxmox.api.reader import in_parallel
-from ...proxmox.tasks import Quorum
-from ...reservations.ledger import Cycle
+from ...proxmox.tasks import QuorumGuard
+from ...reservations.ledger import LeasedCycle
 from ..access import Access, OtherCluster
 from ..job import Job
 from ..options.entries import Entry
@@ -32,7 +32,7 @@ from ..placement import Lessons, Placement, Seen
 from ..placing import Placer
 from ..report import NodeUsage
 from .connections import Cluster
-from .whereabouts import Found, Silent, whereabouts
+from .whereabouts import Finding, Silent, whereabouts
 
 T = t.TypeVar("T")
 
@@ -85,7 +85,7 @@ class JointCycle:
         repeated, and what reading raises.
         """
         with ExitStack() as leases:
-            cycles: dict[str, Cycle | None] = {}
+            cycles: dict[str, LeasedCycle | None] = {}
             for site in sorted(self.sites, key=lambda site: site.access.identity()):
                 cycles[site.name] = leases.enter_context(site.placer.lease()) if reserve else None
             loose = None
@@ -97,7 +97,7 @@ class JointCycle:
                 self._reserve(cycles)
             return loose
 
-    def _decide(self, entries: Sequence[Entry], cycles: Mapping[str, Cycle | None]) -> list[Job]:
+    def _decide(self, entries: Sequence[Entry], cycles: Mapping[str, LeasedCycle | None]) -> list[Job]:
         """Read all clusters, find the cluster of each existing VM, and decide about the others."""
 
         def read(site: Site) -> Seen:
@@ -185,7 +185,7 @@ class JointCycle:
             site.placement = placement
         return loose
 
-    def _reserve(self, cycles: Mapping[str, Cycle | None]) -> None:
+    def _reserve(self, cycles: Mapping[str, LeasedCycle | None]) -> None:
         """Reserve the decisions about all clusters, or none."""
         reserved: list[Site] = []
         try:
@@ -210,7 +210,7 @@ def _require_quorum(site: Site, new: Collection[Job]) -> None:
     """Fail the new VMs of a cluster that answers, but to which nothing can be written."""
     try:
         if new and not site.access.offline:
-            Quorum(site.access.reader, time.monotonic).require("no VM can be created")
+            QuorumGuard(site.access.reader, time.monotonic).require("no VM can be created")
     except NoQuorum as error:
         for job in new:
             job.fail(error)
@@ -222,7 +222,7 @@ def _member(site: Site, placement: Placement, new: Collection[Job], requests: Ma
     return Member(site.name, site.cluster.labels, placement.scheduler, by_name, obstacles)
 
 
-def _findings(seen: Seen) -> list[Found]:
+def _findings(seen: Seen) -> list[Finding]:
     """What one cluster shows about each VM, in the order of the entries."""
     names = {guest.name for guest in seen.counted.snapshot.guests}
-    return [Found(job, match, job.entry.request.name in names) for job, match in seen.matches.items()]
+    return [Finding(job, match, job.entry.request.name in names) for job, match in seen.matches.items()]

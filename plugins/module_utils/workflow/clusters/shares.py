@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ..progress import Progress, Step, Wait
+from ..progress import Progress, VMStep, Wait
 
 
 class Gate:
@@ -56,8 +56,8 @@ class Steps:
     def of(self, cluster: str) -> Progress:
         """The progress function for the share of one cluster."""
 
-        def tell(step: Step | Wait) -> None:
-            if not isinstance(step, Step):
+        def tell(step: VMStep | Wait) -> None:
+            if not isinstance(step, VMStep):
                 return
             with self._lock:
                 self._done[cluster], self._total[cluster] = step.done, step.total

@@ -16,7 +16,7 @@ from ..options.entries import Entry
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Finding:
     """What one cluster shows about a VM: its job there, its match, and whether a VM there has its name."""
 
     job: Job
@@ -57,7 +57,7 @@ class Silent:
         ]
 
 
-def whereabouts(entry: Entry, found: Mapping[str, Found], silent: Silent) -> Job | list[str]:
+def whereabouts(entry: Entry, found: Mapping[str, Finding], silent: Silent) -> Job | list[str]:
     """Return the job of a VM that is not placed, as it exists, shall be absent, or fails; else the names of the
     clusters on which the VM may be created.
 

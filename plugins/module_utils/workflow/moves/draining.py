@@ -37,7 +37,7 @@ from .home_disks import bring_disks_home, storages_left
 from .move_options import MoveOptions
 from .moving import move_progress
 from .plan_run import PlanRun
-from .results import Outcome, failure_of, failure_with, result_of, stuck_text
+from .results import MovesOutcome, failure_of, failure_with, result_of, stuck_text
 from .sight import live_look
 from .staying import Exemption, exemptions
 
@@ -89,7 +89,7 @@ def drain_nodes(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable
     return result
 
 
-def _carry_out(drain: Drain, run: PlanRun, outcome: Outcome) -> CollectionError | None:
+def _carry_out(drain: Drain, run: PlanRun, outcome: MovesOutcome) -> CollectionError | None:
     """Mark the nodes and move their guests, or bring guests back and remove the marks. Returns the error, if there is
     one: what was done before it still has to be reported.
     """
@@ -203,7 +203,7 @@ class Drain:
         """The error text if guests stay on nodes to be drained."""
         return None if self.active else f"{join_words(self._names)} cannot be drained completely"
 
-    def failure(self, outcome: Outcome) -> CollectionError | None:
+    def failure(self, outcome: MovesOutcome) -> CollectionError | None:
         """The error that the run ends with, if any. A node whose guests cannot all come back does not become active."""
         error = failure_of(outcome, self.complaint)
         awaited = self._homeless(outcome)
@@ -216,7 +216,7 @@ class Drain:
             f"run again when the cause is removed, or set bring_back: false to make the node active without them"
         )
 
-    def warnings(self, outcome: Outcome) -> list[str]:
+    def warnings(self, outcome: MovesOutcome) -> list[str]:
         """Warnings besides the result of the task: of guests that do not come back because they were never there."""
         awaited = {vmid for guests in self._homeless(outcome).values() for vmid in guests}
         stuck = [stuck for stuck in outcome.last.stuck if stuck.vmid not in awaited]
@@ -313,7 +313,7 @@ class Drain:
                 there.update(new)
                 self.remarked |= self._marks.set(name, new, marked=True, storages=left)
 
-    def end(self, outcome: Outcome) -> None:
+    def end(self, outcome: MovesOutcome) -> None:
         """Bring disks home, and remove the marks of nodes that are active again and have their guests back. The others
         stay, with the guests that are still missing.
         """
@@ -328,14 +328,14 @@ class Drain:
                 self._marks.clear(name)
                 self.remarked = True
 
-    def would_remark(self, outcome: Outcome) -> bool:
+    def would_remark(self, outcome: MovesOutcome) -> bool:
         """Whether the run changes marks, for check mode."""
         if not self.active:
             return bool(set(self._names) - self._marked)
         marks = self._returning or {}
         return any(not guests or guests != marks[name] for name, guests in self._homeless(outcome).items())
 
-    def _homeless(self, outcome: Outcome) -> dict[str, dict[int, str]]:
+    def _homeless(self, outcome: MovesOutcome) -> dict[str, dict[int, str]]:
         """The guests that the run could not bring back to each marked node, without those that were never there."""
         if not self.active:
             return {}

@@ -21,7 +21,7 @@ from ...proxmox.moves.demands import demands_of
 from ...proxmox.moves.mobility_ha import Surroundings, against_ha
 from ...proxmox.moves.mover import stale
 from ...proxmox.tasks import migrating
-from ...reservations.ledger import Cycle, Fence
+from ...reservations.ledger import Fence, LeasedCycle
 from ...reservations.records import Reservation, move_name
 from ..access import Access
 from ..counting import Counted, cluster_state, count_reservations, is_settled, with_moves
@@ -126,7 +126,7 @@ class MoveGate:
         """Note that the outcome of a move is unknown: its reservations count until they expire."""
         self.in_progress.difference_update(move.vmids)
 
-    def _count(self, move: Move, cycle: Cycle) -> Counted:
+    def _count(self, move: Move, cycle: LeasedCycle) -> Counted:
         """Return the cluster as it is now, with the moves and reservations of others."""
         reservations = self._access.of_others(cycle.reservations())
         snapshot = self._access.glance()

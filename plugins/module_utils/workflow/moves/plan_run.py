@@ -33,7 +33,7 @@ from .moving import FAILED, MOVED, UNKNOWN, WAITING, Executor, MoveReport, MoveS
 from .plan_document import document_of, read_plan
 from .planning import Objection, Planning, no_objection
 from .premises import Premises, changes_since, rest_of
-from .results import Outcome
+from .results import MovesOutcome
 from .sight import MOVED_BY_OTHERS, Look, Sight, View, as_it_is, at_work
 
 ROUNDS = 20
@@ -84,7 +84,7 @@ class PlanRun:
         self._coming: frozenset[int] = frozenset()
         self._cautions: tuple[str, ...] = ()
         self._goals = Goals()
-        self.outcome: Outcome | None = None
+        self.outcome: MovesOutcome | None = None
 
     @property
     def identities(self) -> dict[int, Identity]:
@@ -97,7 +97,7 @@ class PlanRun:
         """The storages of local disks, as far as the run has read them, by VMID and slot."""
         return self._planning.storages
 
-    def prepare(self, *, wait: bool = False) -> Outcome:
+    def prepare(self, *, wait: bool = False) -> MovesOutcome:
         """Plan, or read the plan that is to be applied, and keep it in plan_file. Writes nothing to the cluster.
 
         wait: whether moves of its guests that are under way may end before a plan is applied.
@@ -114,12 +114,12 @@ class PlanRun:
         self.outcome = outcome
         return outcome
 
-    def _plan(self) -> Outcome:
+    def _plan(self) -> MovesOutcome:
         sight = self._read_sight()
         plan = self._planning.plan(sight, prove=self._options.prove)
-        return Outcome(plan, Premises.of(plan, sight.state.snapshot), plan, cautions=self._cautions)
+        return MovesOutcome(plan, Premises.of(plan, sight.state.snapshot), plan, cautions=self._cautions)
 
-    def hold_to(self, plan: Plan, premises: Premises, *, wait: bool) -> Outcome:
+    def hold_to(self, plan: Plan, premises: Premises, *, wait: bool) -> MovesOutcome:
         """Prepare what is left to do of a plan that was made before; all of it, unless it was carried out in part.
 
         wait: whether moves of its guests that are under way may end first. Raises as prepare does.
@@ -137,10 +137,10 @@ class PlanRun:
         if changed:
             text = f"apply: the cluster is not as planned: {'; '.join(changed)}; make the plan again"
             raise PlanStale(text, changed=changed)
-        self.outcome = Outcome(plan, premises, rest.plan, cautions=self._cautions)
+        self.outcome = MovesOutcome(plan, premises, rest.plan, cautions=self._cautions)
         return self.outcome
 
-    def execute(self) -> Outcome:
+    def execute(self) -> MovesOutcome:
         """Carry out the prepared plan, then plan again from the current state.
 
         A signal ends it early, and so does the end of the processes that it works for: no further move begins, and
@@ -164,7 +164,7 @@ class PlanRun:
             outcome.error = error
         return outcome
 
-    def _carry_out(self, outcome: Outcome, executor: Executor) -> None:
+    def _carry_out(self, outcome: MovesOutcome, executor: Executor) -> None:
         """Carry out the plan, and plan again until nothing is left to move or another round is pointless."""
         rounds, fewest, number = 0, len(outcome.last.moves), 0
         while rounds < ROUNDS:
@@ -239,7 +239,7 @@ class PlanRun:
         self._patience -= min(poller.clock() - began, self._patience)
         return bool(ended)
 
-    def _plan_again(self, outcome: Outcome) -> Plan:
+    def _plan_again(self, outcome: MovesOutcome) -> Plan:
         """Plan from the present state. A guest that is back where this run moved it away from is not moved there again:
         the HA manager undoes what its rules forbid.
         """

@@ -23,7 +23,7 @@ STUCK_TOLD = 10
 
 
 @dataclass(slots=True)
-class Outcome:
+class MovesOutcome:
     """The outcome of a run.
 
     Attributes:
@@ -88,7 +88,7 @@ class Outcome:
 loads_written = values_written(writer_of(NODE))
 
 
-def result_of(outcome: Outcome, *, wrote: bool) -> dict[str, t.Any]:
+def result_of(outcome: MovesOutcome, *, wrote: bool) -> dict[str, t.Any]:
     """The module's result. wrote: whether the plan was carried out, not only made."""
     return {
         "changed": bool(outcome.moved if wrote else outcome.last.moves),
@@ -101,7 +101,7 @@ def result_of(outcome: Outcome, *, wrote: bool) -> dict[str, t.Any]:
     }
 
 
-def add_moves(result: dict[str, t.Any], outcome: Outcome, *, wrote: bool) -> None:
+def add_moves(result: dict[str, t.Any], outcome: MovesOutcome, *, wrote: bool) -> None:
     """Add to a run's result the moves that it made, or plans to make, in addition to other work."""
     moves = result_of(outcome, wrote=wrote)
     result["changed"] |= moves["changed"]
@@ -120,7 +120,7 @@ def diff_of(moves: Iterable[Move]) -> dict[str, t.Any]:
     return {"before": before, "after": after}
 
 
-def failure_of(outcome: Outcome, complaint: str | None) -> CollectionError | None:
+def failure_of(outcome: MovesOutcome, complaint: str | None) -> CollectionError | None:
     """The error that the run ends with, if any. complaint is what is said when guests stay; None where they may."""
     if outcome.interrupted:
         going_on = [report.move.vmid for report in outcome.reports if report.outcome == UNKNOWN]

@@ -32,7 +32,7 @@ from .ha_cautions import ha_cautions
 from .moving import move_progress
 from .plan_run import PlanRun
 from .premises import Premises
-from .results import Outcome, add_moves, error_of
+from .results import MovesOutcome, add_moves, error_of
 from .sight import Sight, busy_guests, live_look, needs_of_moves
 
 if t.TYPE_CHECKING:
@@ -74,7 +74,7 @@ class RoomMaker:
         self._run: PlanRun | None = None
         self._held = self._exhausted = False
         self._cautions: tuple[str, ...] = ()
-        self.outcome: Outcome | None = None
+        self.outcome: MovesOutcome | None = None
         self.is_due = False
 
     @property
@@ -171,7 +171,7 @@ class RoomMaker:
 
     # --- inside ---
 
-    def _begin(self, run: PlanRun, outcome: Outcome, lessons: Lessons) -> Lessons:
+    def _begin(self, run: PlanRun, outcome: MovesOutcome, lessons: Lessons) -> Lessons:
         self._run, self.outcome, self.is_due = run, outcome, bool(outcome.last.moves)
         return replace(lessons, moved=_by_guest(outcome.last.moves))
 
