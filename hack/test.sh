@@ -11,12 +11,16 @@
 source "$(dirname "$0")/common.sh"
 
 LOGS=$(mktemp -d)
-trap 'rm -rf "$LOGS"' EXIT
-jobs=()
+jobs=() job=''
+# What still runs after Ctrl-C ends, too: each job has a process group of its own.
+trap 'for job in "${jobs[@]}"; do kill -- "-$job" 2>/dev/null || true; done; rm -rf "$LOGS"' EXIT
+trap 'exit 130' INT TERM
+set -m
 for target in "$@"; do
   make "$target" >"$LOGS/$target" 2>&1 &
   jobs+=($!)
 done
+set +m
 
 # Prints all lines but the last, which goes to a file. awk is no help: Debian's reads pipes in blocks of 4 KiB.
 hold_last_line() {
