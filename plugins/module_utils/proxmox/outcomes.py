@@ -15,6 +15,7 @@ _ALLOCATION = re.compile(r"^[^:,]+:(\d+(\.\d+)?|cloudinit)(,|$)|(^|,)import-from
 
 def is_missing(message: str) -> bool:
     """Tell whether the VM does not exist on the node of the call or task."""
+    # Proxmox answers 500 for what is missing, never 404. On another node, an existing VM is missing, too.
     return bool(
         re.search(r"Configuration file '[^']*' does not exist|unable to find configuration file for VM \d+", message)
     )

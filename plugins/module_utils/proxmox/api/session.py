@@ -133,6 +133,7 @@ class Session:
 
     def _call(self, method: str, path: str, params: Mapping[str, t.Any]) -> t.Any:
         """Send a request and return the data of its answer. An expired ticket is renewed once."""
+        # In a form, Proxmox takes 0 and 1 for a boolean, and refuses "true".
         sent = {
             key: int(value) if isinstance(value, bool) else value for key, value in params.items() if value is not None
         }

@@ -137,6 +137,7 @@ def _rule(row: Row) -> HARule:
         vmids=_vmids(str(row.get("resources") or "").split(",")),
         nodes=_nodes(row),
         strict=bool(row.get("strict")),
+        # Rules about nodes have the key since pve-ha-manager 5.2.5 only.
         positive=row.get("affinity", "positive") == "positive",
         # The HA manager ignores a rule with errors. This one ends when a second guest joins.
         disabled=bool(row.get("disable") or row.get("errors") not in (None, {}, _ALONE)),

@@ -41,6 +41,7 @@ def node_of_row(row: Row) -> Node:
     """Return the node of a row of C(/cluster/resources). Figures are 0 if it is offline or the user lacks rights."""
     return Node(
         name=row["node"],
+        # A node in HA maintenance is online, and Proxmox creates guests there: only hastate tells it.
         online=row.get("status") == "online",
         maintenance=row.get("hastate") == "maintenance",
         ha_managed=bool(row.get("hastate")),
@@ -55,6 +56,7 @@ def guest_of_row(row: Row) -> Guest:
     """Return the guest of a row of C(/cluster/resources), or of a node's own list with node and type added to it."""
     vmid = int(row["vmid"])
     name = row.get("name")
+    # That of QEMU, not only running or stopped: a VM that has just been moved is "postmigrate" for some seconds.
     status = row.get("status") or "unknown"
     return Guest(
         vmid=vmid,
@@ -65,6 +67,7 @@ def guest_of_row(row: Row) -> Guest:
         kind=row["type"],
         status=RUNNING.get(status, status),
         template=bool(int(row.get("template") or 0)),
+        # The list of the cluster says maxcpu, the one of a node says cpus.
         cores=float(row.get("maxcpu") or row.get("cpus") or 0),
         memory=int(row.get("maxmem") or 0),
         tags=tags_of(row.get("tags")),
@@ -88,6 +91,7 @@ def storage_of_row(row: Row) -> Storage:
         type=row.get("plugintype") or "",
         shared=bool(int(row.get("shared") or 0)),
         content=frozenset(filter(None, (row.get("content") or "").split(","))),
+        # The storages of a node that has just died stay "available": ask whether the node is online as well.
         active=row.get("status") == "available",
         total=int(row.get("maxdisk") or 0),
         used=int(row.get("disk") or 0),

@@ -186,6 +186,7 @@ class Mover:
     def _parameters(self, move: Move, storages: Mapping[str, str]) -> dict[str, t.Any]:
         params: dict[str, t.Any] = {"target": move.target}
         if move.how == LIVE:
+            # Without it, Proxmox refuses to move a VM that runs.
             params["online"] = 1
         elif move.how == RESTART:
             params["restart"] = 1
@@ -193,6 +194,7 @@ class Mover:
             # The HA manager ignores the other parameters, and copies local disks without them.
             return params
         if move.how == LIVE and storages:
+            # A stopped VM takes all its disks along anyway, also those that no slot uses.
             params["with-local-disks"] = 1
         others = {source: target for source, target in storages.items() if source != target}
         if others:

@@ -247,6 +247,7 @@ class Tags(Words):
 
 def tags_of(text: t.Any) -> frozenset[str]:
     """Return the tags in a config, or in a row of C(/cluster/resources)."""
+    # A create keeps them as they are written; a later change of the config sorts them and makes them lower-case.
     return frozenset(filter(None, Tags.words(text or "")))
 
 
