@@ -19,7 +19,7 @@ from simulated_cluster.model import Guest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.stopping import LOOK_EVERY
 
 from .actors import Process
-from .tasks import Task
+from .tasks import TOUR, Task
 from .wishes import NAMES, NODES
 
 if t.TYPE_CHECKING:
@@ -156,13 +156,16 @@ class Chaos:
         self._begin(task)
 
     def _move(self) -> None:
-        """Let a controller drain a node, give one back, or rebalance."""
+        """Let a controller drain a node, give one back, rebalance, or maintain two nodes."""
         drained = self._history.drained()
         node = self._rng.choice(NODES)
-        kind = self._rng.choice(["drained", "drained", "active", "rebalance"])
+        kind = self._rng.choice(["drained", "drained", "active", "rebalance", "tour"])
         if kind == "rebalance":
             goals = self._rng.choice([["repair"], ["repair", "balance"], ["consolidate"]])
             self._begin(Task("cluster_rebalance", options={"goals": goals}))
+        elif kind == "tour":
+            if len(self._history.processes) < self._processes:
+                self._history.start(Task(TOUR, tuple(self._rng.sample(NODES, 2))), self._rng.choice("ab"))
         elif kind == "active" and drained:
             self._begin(Task("node_drain", (self._rng.choice(drained),), {"state": "active"}))
         elif node in drained or len(drained) < MOST_DRAINED:

@@ -16,7 +16,12 @@ from simulated_cluster.build import build
 from simulated_cluster.cluster import Cluster
 from simulated_cluster.server import Server
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import CollectionError, NotTheSameGuest
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
+    CollectionError,
+    GoalsNotReached,
+    NotTheSameGuest,
+    TourRefused,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api import session as session_module
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import records
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.ledger import Ledger
@@ -37,8 +42,9 @@ from .loop import new_loop
 from .permits import Exchange, Permits
 from .referee import Broken, Referee
 from .surroundings import LedgerDatabase, Network, Request, Weather
-from .tasks import APPLY, DRAIN, PLAN_FILE, RUNS, Task
+from .tasks import APPLY, DRAIN, PLAN_FILE, RUNS, TOUR, Task
 from .tenants import Tenants
+from .tours import ACTIVE
 from .wishes import NAMES, NODES, OPS, TEMPLATE, VMIDS, cluster, parameters, requests
 
 PLAN = planning_module.Planning.plan
@@ -51,6 +57,7 @@ REST_SECONDS = 120.0
 """Longer than a reservation lasts."""
 
 EVERYTHING = Task(names=NAMES)
+TAKE_BACK = Task(TOUR, options={"state": ACTIVE})
 
 
 class Failed(AssertionError):
@@ -120,7 +127,7 @@ class History:
         if APPLY in task.options:
             self.referee.hold(pid, json.loads(self.plan_file(task.options[APPLY]).read_text()))
         params["api_token_secret"] = self.secret
-        if task.module == "node_drain":
+        if task.module in (DRAIN, TOUR):
             params["name"] = list(task.names)
         for body in params.get("vms", ()):
             if self.apart:
@@ -184,8 +191,26 @@ class History:
             if result["changed"]:
                 raise Failed(f"another clean run of {task} is not without a change")
         self.referee.check_goal(NAMES)
-        for node in tasks[0].names if self.roomy else ():
-            self.referee.check_drained(node)
+        if self.roomy:
+            for node in tasks[0].names:
+                self.referee.check_drained(node)
+            self._tour()
+
+    def _tour(self) -> None:
+        """A clean tour ends with every node maintained, or is refused before its first move. Nothing of it is left."""
+        nodes = tuple(self.rng.sample(NODES, 2))
+        result = self._clean_run(Task(TOUR, nodes))
+        if result.get("code") == TourRefused.code and self.referee.moves.by(list(self.processes.values())[-1]):
+            raise Failed(f"a tour was refused after it had moved guests: {result['msg']}")
+        # The HA manager follows its rules when it likes.
+        tolerated = (TourRefused.code, GoalsNotReached.code) if self.ruled else (TourRefused.code,)
+        if result.get("failed") and result.get("code") not in tolerated:
+            raise Failed(f"a clean tour of {nodes} fails: {result['msg']}")
+        if result.get("failed") and self._clean_run(TAKE_BACK).get("failed"):
+            raise Failed("a tour that was refused cannot be taken back")
+        marked = set(self.drained()) & set(nodes) if not result.get("failed") else set()
+        if "maintenance-tour" in self.cluster.access.pools or marked:
+            raise Failed(f"a tour has left its record, or the marks of {sorted(marked)}")
 
     def _rest(self, seconds: float = REST_SECONDS) -> None:
         """Let reservations expire, and the HA manager finish."""
@@ -215,6 +240,8 @@ class History:
         """
         if not self.roomy:
             return [EVERYTHING]
+        if self._clean_run(TAKE_BACK).get("failed"):
+            raise Failed("what killed tours have left cannot be taken back")
         drained = self.rng.choice(NODES)
         others = tuple(node for node in self.drained() if node != drained)
         if others:

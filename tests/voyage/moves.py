@@ -56,6 +56,10 @@ class Moves:
         """Whether a controller has asked for this guest to be moved to this node."""
         return any(asked.move.vmid == vmid and asked.move.target == node for asked in self._asked)
 
+    def by(self, process: Process) -> bool:
+        """Whether a process has asked for a move."""
+        return any(asked.by is process for asked in self._asked)
+
     def new(self) -> list[Asked]:
         """Those that were not returned before."""
         found, self._judged = self._asked[self._judged :], len(self._asked)

@@ -20,7 +20,12 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Request
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import build_entries
-from ansible_collections.qemu_scheduler.proxmox.plugins.modules import cluster_rebalance, node_drain, qemu_schedule
+from ansible_collections.qemu_scheduler.proxmox.plugins.modules import (
+    cluster_rebalance,
+    maintenance_tour,
+    node_drain,
+    qemu_schedule,
+)
 
 NAMES = ("web-1", "web-2", "web-3", "web-4", "db-1", "db-2")
 VMIDS = {name: f"{200 + 10 * number}-{209 + 10 * number}" for number, name in enumerate(NAMES)}
@@ -36,6 +41,7 @@ VM_OPTIONS = one_vm_argument_spec()
 MODULES: dict[str, t.Any] = {
     "qemu_schedule": qemu_schedule,
     "node_drain": node_drain,
+    "maintenance_tour": maintenance_tour,
     "cluster_rebalance": cluster_rebalance,
 }
 TIGHT_MEMORY, ROOMY_MEMORY = 2700, 4600
@@ -112,6 +118,8 @@ def _parameters(module: str, *, roomy: bool, ruled: bool) -> bytes:
         given |= {"containers": "restart", "timeout": 300, "rules": [{"type": "anti-affinity", "name": "db-.*"}]}
     if module == "node_drain":
         given["name"] = ["pve1"]
+    if module == "maintenance_tour":
+        given["guests"] = [{"status": "stopped", "immovable": True, "action": "stay"}]
     result = ArgumentSpecValidator(MODULES[module].argument_spec()).validate(given)
     if result.error_messages:
         raise ValueError(result.error_messages)
