@@ -217,6 +217,17 @@ def test_load_that_is_over__is_told_as_the_cause_of_no_move(shape: Shape, told: 
     assert (plan.waits, bool(plan.moves), plan.feasible) == ((told,) if told else (), not told, True)
 
 
+def test_many_nodes_that_no_move_helps__are_told_in_a_few_words() -> None:
+    place: dict[str, list[tuple[int, Shape]]] = {f"n{number}": [(100 + number, 1.0)] for number in range(9)}
+    hosts = tuple(replace(node(name, gib=64), cores=4) for name in [*place, "z"])
+
+    plan = planned({**place, "z": []}, hosts=hosts)
+
+    assert plan.moves == ()
+    assert len(plan.notes) == 6
+    assert plan.notes[-1] == "4 more node(s) stay above the others"
+
+
 def test_last_hour_that_is_not_known__is_not_idle() -> None:
     def without_the_last_hour(usage: Usage) -> Usage:
         nodes = {name: {CPU: (*each[CPU][:-2], None, None)} for name, each in usage.nodes.items()}
