@@ -70,7 +70,7 @@ _REFUSALS = 10
 _HEX = re.compile(r"[0-9A-Fa-f]{1,16}")
 # After reads of a task have failed for so many seconds, the cluster is asked whether its node is offline.
 _ASK_AFTER = 30.0
-# A log comes in pages of 50 lines unless more are asked for, and the cause of a failure is at its end.
+# A log comes in pages of 50 lines by default, and the cause of a failure is at its end.
 _LOG_PAGE = 500
 _LOG_TAIL = 10
 # Seconds by which the clock of a task's node may be behind that of the node that answered.
