@@ -246,7 +246,7 @@ FULL = tuple(vm(f"app-{number}", gib=8, cores=4) for number in range(10))
 KINDS = tuple(vm(f"web-{number}", affinity=(APART,)) for number in range(3))
 
 FAULTS: dict[str, tuple[t.Any, str, t.Any, Snapshot, Sequence[Request], str]] = {
-    "a limit that is off by one": (MemoryOvercommit, "allocated", one_less, cluster(), FULL, "memory of pve1"),
+    "a limit that is off by one": (MemoryOvercommit, "allocated_on", one_less, cluster(), FULL, "memory of pve1"),
     "decisions that are not counted": (ClusterState, "_count", counts_guests, cluster(), FULL, "memory of pve1"),
     "space that is not counted": (
         ClusterState, "_count", counts_space, cluster(storages=CEPH),
