@@ -167,6 +167,7 @@ OF_NODE: Mapping[str, Callable[[Node, Request], bool]] = {
     "NodeRegex": lambda node, request: not (regex := _pattern(request)) or name_pattern(regex).matches(node.name),
     "NodeAffinity": lambda node, request: all(_matches(each, node) for each in request.node_required),
     "TaintToleration": _tolerated,
+    "NamedResources": lambda node, request: all(node.has.get(each) is not False for each in request.named),
     "CPUModel": lambda node, request: _runs(node, request.cpu_type, request.cpu_flags),
     "VCPULimit": lambda node, request: not node.cores or max(request.cores, request.cores_max) <= node.cores,
 }

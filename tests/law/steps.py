@@ -110,7 +110,7 @@ def _moved(guest: Guest, target: str, state: Snapshot, in_force: InForce) -> tup
         guest.name or "", vmid=guest.vmid, tags=guest.tags, pool=guest.pool, cores_max=guest.cores,
         cores=guest.cores if there and (guest.running or in_force.cpu.include_stopped) else 0,
         memory=guest.memory if there and (guest.running or in_force.memory.include_stopped) else 0,
-        cpu_type=guest.demands.cpu_type, cpu_flags=guest.demands.cpu_flags,
+        cpu_type=guest.demands.cpu_type, cpu_flags=guest.demands.cpu_flags, named=guest.demands.named,
         **{each.name: getattr(rules, each.name) for each in fields(rules)},
     )  # fmt: skip
     exempt = OF_NEW_VMS if there else OF_NEW_VMS | BETWEEN_GUESTS

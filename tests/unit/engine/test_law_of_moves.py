@@ -22,6 +22,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans impor
 
 MOVE = Move(1, 100, "web", "pve1", "pve2", "drains pve1")
 HOST = Demands(cpu_type="host")
+SNIPPET = ("snippet", "local:snippets/hook.sh")
 RULE = HARule("prefer", "node-affinity", frozenset({100}), nodes={"pve1": 2, "pve2": 1})
 
 
@@ -30,7 +31,7 @@ def cluster(*rules: HARule, **fields: object) -> Snapshot:
     flags = {"pve1": {"sse", "avx"}, "pve2": {"sse"}, "pve3": {"sse", "avx"}}
     hosts = tuple(
         replace(node(name), processor=Processor("AMD", "x86_64", frozenset(has)), cpu_models=frozenset({"host"}),
-                bridges=frozenset({"vmbr0"} if name == "pve2" else {"vmbr0", "vmbr1"}))
+                bridges=frozenset({"vmbr0"} if name == "pve2" else {"vmbr0", "vmbr1"}), has={SNIPPET: name != "pve2"})
         for name, has in flags.items()
     )  # fmt: skip
     here: Guest = replace(guest(100, "pve1", gib=1), **fields)  # type: ignore[arg-type]
@@ -43,6 +44,7 @@ def cluster(*rules: HARule, **fields: object) -> Snapshot:
         (HOST, "pve2 lacks what guest 100 needs: avx"),
         (Demands(bridges=frozenset({"vmbr1"})), "pve2 lacks what guest 100 needs: vmbr1"),
         (Demands(cpu_type="EPYC-Genoa"), "CPUModel does not hold"),
+        (Demands(named=frozenset({SNIPPET})), "NamedResources does not hold"),
     ],
 )
 def test_step__must_not_bring_a_guest_to_a_node_without_what_it_needs(demands: Demands, breaks: str) -> None:
