@@ -37,10 +37,11 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans impor
     Mobility,
     Plan,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.balancing import DEFAULTS
 
 SLOTS = 48
 GRID = Grid(0, 1800, SLOTS)
-CALM = Balance(by=USED, threshold=0.15, margin=0.05, above=0.5)
+CALM = Balance(by=USED, **DEFAULTS[USED])
 Shape = float | Callable[[int], float]
 
 
