@@ -15,9 +15,9 @@ from multiprocessing.connection import Connection
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import CollectionError
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import (
-    Cycle,
     Durations,
     Holder,
+    LeasedCycle,
     Ledger,
     Reservation,
     open_ledger,
@@ -29,7 +29,7 @@ class Scheduler:
 
     _ledger: Ledger
     _holder: Holder
-    _cycle: Cycle
+    _cycle: LeasedCycle
 
     def __init__(self) -> None:
         self._block = ExitStack()

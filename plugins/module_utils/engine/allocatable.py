@@ -82,6 +82,7 @@ class CPULimit(Limit):
     __slots__ = ()
 
     def terms_of(self, hosts: Iterable[Node], request: Request | None = None) -> list[tuple[float, float]]:
+        """Return for each host its cores less the reserve, and the ratio."""
         reserved, ratio = self.reserved, self._ratio(request)
         return [
             (
@@ -98,6 +99,7 @@ class MemoryLimit(Limit):
     __slots__ = ()
 
     def terms_of(self, hosts: Iterable[Node], request: Request | None = None) -> list[tuple[float, float]]:
+        """Return for each host its bytes less the reserve, and the ratio."""
         reserved, ratio = self.reserved, self._ratio(request)
         return [
             (

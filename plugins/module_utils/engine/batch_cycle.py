@@ -214,7 +214,7 @@ def _try_again(scheduler: Scheduler, batch: Batch, group: Sequence[Queued], now:
 
 
 def _with_members(batch: Batch, group: Sequence[Queued]) -> list[Queued]:
-    """A barred group, and members of its groups that failed without being barred."""
+    """Return a barred group, with other members of its groups that failed without being barred."""
     arrivals = {queued.arrival for queued in group}
     names = {queued.request.gang.name for queued in group if queued.request.gang is not None}
     return [

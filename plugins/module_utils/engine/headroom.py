@@ -124,6 +124,7 @@ class Headroom:
         return self._answers[key]
 
     def _find_stranding(self, node: NodeInfo, new: GuestSize) -> Stranding | None:
+        """Return the loss that could not be absorbed if the new VM ran on the node; None if all could."""
         found: Evacuation | Stranding | None = None
         if not self._has_room_elsewhere(node.index, new):
             found = self._absorb(node.index, _with(self._loads[node.index], new))
@@ -154,6 +155,7 @@ class Headroom:
     # --- keeping up ---
 
     def _catch_up(self) -> None:
+        """Plan those losses again that the changes of the cluster concern."""
         changes = self._cluster.changed
         if self._seen == len(changes):
             return

@@ -190,6 +190,7 @@ class _Counting:
 
 
 def _report(last: Outcome, names: Sequence[str], per_node: Counter[str], fits: tuple[int, ...]) -> CapacityReport:
+    """Return how many VMs fit, and what limits each node and all of them, by the first outcome without a place."""
     error = last.error
     if error is None:
         raise ValueError("the last outcome is one that found no place")

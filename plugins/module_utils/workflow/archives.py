@@ -125,6 +125,7 @@ class Archives:
         )
 
     def _config(self, entry: Entry, backup: backups.StoredBackup) -> Mapping[str, t.Any]:
+        """Read the config in a backup. Raises what reading raises, with the VM that it was for."""
         try:
             return backups.read_archived_config(self._reader, min(backup.nodes), backup.volume)
         except (ApiError, ConnectionFailed, PermissionDenied) as error:

@@ -81,6 +81,7 @@ def fleet_info(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float) -
 
 
 def _compare_on_one(access: Access, task: Task, options: RunOptions, *, look_around: bool) -> Comparisons:
+    """Compare the list with one cluster. look_around: whether guests beside those of the list are needed."""
     read = cache(partial(read_settled, access.reader, patience=0))
     guests = read().guests if look_around else ()
     task, cautions = task.on_each_node(read)
@@ -99,6 +100,7 @@ def _compare_on_clusters(run: MultiClusterRun, task: Task, *, look_around: bool)
 
 
 def _vm(report: VMReport) -> dict[str, t.Any]:
+    """Return a VM of the list as the result has it."""
     state = _state(report)
     return {
         **_cluster(report.job.cluster if report.job.guest is not None else None),
@@ -125,6 +127,7 @@ def _status(job: Job) -> str | None:
 
 
 def _state(report: VMReport) -> str:
+    """Return the state of a VM of the list: the worst that is true of it."""
     job = report.job
     if job.guest is None:
         if job.entry.state == "absent":

@@ -44,6 +44,8 @@ def _lasts(rule: Mapping[str, t.Any]) -> bool:
 
 
 def _affinity_tag(where: str, term: AffinityTerm, request: Request) -> str:
+    """Return the tag that stores a lasting rule between VMs. Raises InvalidRequest for a rule that no tag can express.
+    """
     if not term.required or term.topology_key != NODE_KEY:
         raise invalid(f"{where}.lasting", True, "a rule that is required and has the topology_key node")
     if not selects_request(term.selector, request):
@@ -65,6 +67,8 @@ def _name_of(selector: Selector) -> str:
 
 
 def _pins(body: Mapping[str, t.Any], where: str) -> Iterator[str]:
+    """Yield the tags that store a lasting rule about nodes. Raises InvalidRequest for a rule that no tag can express.
+    """
     given = (body.get("node_affinity") or {}).get("required") or ()
     lasting = [(number, rule) for number, rule in enumerate(given) if _lasts(rule)]
     for number, rule in lasting:

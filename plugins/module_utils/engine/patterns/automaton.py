@@ -102,6 +102,7 @@ class Automaton:
         )
 
     def _part(self, tree: Tree) -> _Part:
+        """Add the positions of a part of the pattern."""
         self.spend(STEPS_PER_PART)
         match tree:
             case Symbol(reads):
@@ -114,6 +115,7 @@ class Automaton:
                 return self._repeat(item, least, most)
 
     def _symbol(self, reads: Characters | str) -> _Part:
+        """Add the position of a symbol. Positions are bits. Raises TooComplex."""
         if len(self.symbols) == MAX_POSITIONS:
             raise TooComplex
         position = 1 << len(self.symbols)
@@ -122,6 +124,7 @@ class Automaton:
         return _Part(position, position, optional=False)
 
     def _sequence(self, parts: Iterable[_Part]) -> _Part:
+        """Connect parts that follow one another."""
         whole = _Part(0, 0, optional=True)
         for part in parts:
             self._connect(whole.last, part.first)
@@ -133,6 +136,7 @@ class Automaton:
         return whole
 
     def _alternatives(self, parts: Iterable[_Part]) -> _Part:
+        """Join parts of which any one matches."""
         first = last = 0
         optional = False
         for part in parts:

@@ -57,6 +57,7 @@ class NamePattern:
         return state.accepts if name else self._ends(self._start.positions, self._at_start | self._at_end)
 
     def _step(self, state: _State, char: str) -> _State:
+        """Return the state after a character. It is computed once, and forgotten when there are too many."""
         if self._steps == MAX_KNOWN_STEPS:
             self._forget()
         self._steps += 1

@@ -63,6 +63,7 @@ class Characters:
 
 
 def _in_class(letter: str, char: str) -> bool:
+    """Whether the class of a letter behind a backslash has the character. A capital letter stands for all others."""
     match letter.lower():
         case "d":
             holds = char.isdecimal()
@@ -148,6 +149,7 @@ class _Parser:
         return Sequence(tuple(items))
 
     def _repetition(self) -> Tree:
+        """Parse an item with the counts that may follow it. Whether it is lazy makes no difference to a whole match."""
         item = self._atom()
         counts = self._counts()
         if counts is None:
@@ -158,6 +160,7 @@ class _Parser:
         return Repeat(item, *counts)
 
     def _counts(self) -> tuple[int, int | None] | None:
+        """Parse how often an item is repeated, at least and at most; None if nothing says so."""
         if self._next in _QUANTIFIERS:
             return _QUANTIFIERS[self._take()]
         if self._next != "{":
@@ -175,6 +178,7 @@ class _Parser:
         return least, most
 
     def _atom(self) -> Tree:
+        """Parse a group, a class, an escape, an anchor or a character."""
         if self._next in {"*", "+", "?", "{"}:
             raise self._error(f"there is nothing that {self._next!r} could repeat")
         char = self._take()
@@ -189,6 +193,7 @@ class _Parser:
         return Symbol(ANY if char == "." else self._characters(char))
 
     def _group(self) -> Tree:
+        """Parse a group, up to its closing parenthesis. A flag that is set inside ends with it."""
         outside = self._ignore_case
         if self._next == "?":
             self._group_prefix()
@@ -203,6 +208,7 @@ class _Parser:
         return tree
 
     def _group_prefix(self) -> None:
+        """Parse the beginning of a group that has a name, a flag or no number. Other kinds are refused."""
         match = _GROUP_PREFIX.match(self._text, self._at)
         if match is None:
             rest = self._text[self._at :]
@@ -216,6 +222,7 @@ class _Parser:
         return _ANCHORS[char] if char in _ANCHORS else self._escape_in_class(char)
 
     def _escape_in_class(self, char: str) -> Characters:
+        """Return the characters that an escape inside of a class stands for."""
         if char in _CLASSES:
             return Characters(classes=(char,))
         if not char:
@@ -227,6 +234,7 @@ class _Parser:
         return self._characters(char)
 
     def _class(self) -> Characters:
+        """Parse a class, up to its closing bracket."""
         negated = self._skip("^")
         items = [self._class_item()]
         while not self._skip("]"):
@@ -239,6 +247,7 @@ class _Parser:
         )
 
     def _class_item(self) -> Characters:
+        """Parse a character, a range or an escape inside of a class."""
         if self._text.startswith(("[:", "[.", "[="), self._at):
             raise self._error("POSIX classes are not supported; [[:digit:]] is \\d")
         first = self._take()

@@ -114,6 +114,7 @@ class Board:
         return self._item(parts)
 
     def _item(self, parts: Sequence[Part], **fields: t.Any) -> Item:
+        """Add an item of these parts, which is nowhere yet."""
         cores, memory = sum(part.cores for part in parts), sum(part.memory for part in parts)
         item = Item(len(self.items), tuple(parts), cores, memory, share=self.share(cores, memory), **fields)
         self.items.append(item)
@@ -248,6 +249,7 @@ class Board:
             self._put(step.item, step.before)
 
     def _put(self, item: Item, positions: tuple[Position, ...]) -> None:
+        """Take the item off its nodes, and count it at these positions."""
         index = item.index
         for node, cores, memory, _guests in self.at[index]:
             self.cpu[node] -= cores

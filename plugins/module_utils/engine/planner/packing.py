@@ -117,6 +117,7 @@ class Packing:
         return (-cpu if cpu < -EPSILON else 0.0) + (-memory if memory < -EPSILON else 0.0)
 
     def _put(self, item: Item, source: int, target: int) -> None:
+        """Take an item from one node to another, or off the board."""
         cpu, memory = self._sizes[item.index]
         if source != NOWHERE:
             del self._on[source][item.index]

@@ -83,6 +83,7 @@ class Reach:
     # --- inside ---
 
     def _find_rows(self, item: Item) -> ReachRows:
+        """Ask the filters where an item can go at all. Refusals that end when guests leave do not count."""
         refusals: dict[int, Status] = {}
         for part in item.parts:
             for request, hosts in self._requests(part):

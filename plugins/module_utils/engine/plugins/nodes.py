@@ -210,7 +210,7 @@ class NamedResources(FilterPlugin):
 
 
 def missing_resource(request: Request, node: Node) -> tuple[str, str] | None:
-    """The first of what the VM's options name that node certainly lacks, or None."""
+    """Return the first thing that the VM's options name and the node certainly lacks, or None."""
     return min((each for each in request.named if node.has.get(each) is False), default=None)
 
 

@@ -363,7 +363,7 @@ def _merge(
 
 
 def _in_cluster(guest: Guest, row: Guest) -> Guest:
-    """A node's list has neither pool nor HA; in the cluster's list these are always up to date."""
+    """Return a guest of a node's list with the pool and HA state of the cluster's: the node's list has neither."""
     return dataclasses.replace(guest, pool=row.pool, ha_managed=row.ha_managed, ha_state=row.ha_state)
 
 

@@ -126,6 +126,7 @@ def completed(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
 
 
 def _nodes_with(reader: Reader, nodes: tuple[Node, ...], needs: Needs) -> tuple[Node, ...]:
+    """Return the nodes with what is needed of them."""
     if needs.maintenance and any(node.ha_managed for node in nodes):
         nodes = with_maintenance(reader, nodes)
     if not (needs.bridges or needs.cpu_types or needs.cpu_flags or needs.pressure):
@@ -169,6 +170,7 @@ def _resources(reader: Reader) -> list[Row]:
 
 
 def _read(reader: Reader, needs: Needs) -> tuple[Snapshot, NextId]:
+    """Read the cluster as its list shows it. A pool of a certain name marks a node as drained."""
     rows = _resources(reader)
     next_id = read_next_id(reader) if needs.next_id else NextId()
     pools = frozenset(str(row["pool"]) for row in rows if row.get("type") == "pool" and "pool" in row)

@@ -67,6 +67,8 @@ class Surroundings:
 
     @classmethod
     def of(cls, snapshot: Snapshot, replicated: Mapping[int, frozenset[str]]) -> Surroundings:
+        """Return the surroundings of guests in a snapshot. replicated are the nodes that have replicas of each guest.
+        """
         return cls(
             nodes={node.name: node.bridges for node in snapshot.nodes},
             offline=frozenset(node.name for node in snapshot.nodes if not node.online),

@@ -223,6 +223,7 @@ def _tag_cause(guest: Guest, permitted: Permitted) -> Cause | None:
 
 
 def _devices(check: Mapping[str, t.Any], running: bool) -> Cause | None:
+    """Return the device that keeps a guest on its node, if there is one, and the remedy."""
     info: Mapping[str, t.Any] = check.get("mapped-resource-info") or {}
     # Proxmox also names mapped USB devices and directories as local ones.
     named = sorted(set(check.get("local_resources") or ()) - info.keys())
@@ -241,6 +242,7 @@ def _devices(check: Mapping[str, t.Any], running: bool) -> Cause | None:
 def _volumes(
     guest: Guest, check: Mapping[str, t.Any], around: Surroundings, running: bool, linked: frozenset[str]
 ) -> Cause | None:
+    """Return the volume that keeps a guest on its node, if there is one, and the remedy."""
     for row in check.get("local_disks") or ():
         volume, slot = str(row.get("volid", "")), row.get("drivename") or "a volume"
         if row.get("cdrom") and not is_cloudinit(volume):
@@ -284,6 +286,7 @@ def _image(row: Mapping[str, t.Any], volume: str) -> Cause:
 
 
 def _not_permitted(running: bool, disks: tuple[LocalDisk, ...], permitted: Permitted) -> Cause | None:
+    """Return which kind of move the task does not permit, and the option that does."""
     if not running and not permitted.offline:
         return "it is off, and moves of guests that are off are not permitted", "permit offline moves (offline: true)"
     if disks and not permitted.local_disks:
@@ -321,6 +324,7 @@ def _devices_of_container(config: Mapping[str, t.Any]) -> Cause | None:
 def _container_snapshots(
     config: Mapping[str, t.Any], disks: tuple[LocalDisk, ...], around: Surroundings
 ) -> Cause | None:
+    """Return the snapshots that keep a container on its node, if there are any, and the remedy."""
     fixed = sorted(disk.slot for disk in disks if around.types.get(disk.storage) not in _MOVES_SNAPSHOTS)
     if config.get("parent") and fixed:
         return f"it has snapshots, and {join_words(fixed)} on a local storage", "remove the snapshots"
@@ -328,6 +332,7 @@ def _container_snapshots(
 
 
 def _restart(running: bool, permitted: Permitted) -> Cause | None:
+    """Return why a running container is not moved, if restarts are not permitted, and the remedy."""
     if running and not permitted.restart:
         return (
             "it is a running container, which moves only by being restarted",
@@ -340,6 +345,7 @@ def _restart(running: bool, permitted: Permitted) -> Cause | None:
 
 
 def _local_disks(check: Mapping[str, t.Any], config: Mapping[str, t.Any]) -> Iterator[LocalDisk]:
+    """Yield the disks that a move of a VM copies, by its own check."""
     slots = {str(value).partition(",")[0]: key for key, value in config.items() if _VOLUME_KEY.fullmatch(key)}
     for row in check.get("local_disks") or ():
         volume = str(row.get("volid", ""))
@@ -349,6 +355,7 @@ def _local_disks(check: Mapping[str, t.Any], config: Mapping[str, t.Any]) -> Ite
 
 
 def _disks_of_container(config: Mapping[str, t.Any], around: Surroundings) -> Iterator[LocalDisk]:
+    """Yield the disks that a move of a container copies: Proxmox VE has no check that names them."""
     for key, value in sorted(config.items()):
         volume = str(value).partition(",")[0]
         storage = storage_of(volume)

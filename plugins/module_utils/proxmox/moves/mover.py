@@ -184,6 +184,7 @@ class Mover:
         return stale(move, f"it is no longer on {move.source}") if is_missing(error.message) else error
 
     def _parameters(self, move: Move, storages: Mapping[str, str]) -> dict[str, t.Any]:
+        """Return the parameters of the request that moves the guest."""
         params: dict[str, t.Any] = {"target": move.target}
         if move.how == LIVE:
             # Without it, Proxmox refuses to move a VM that runs.
@@ -354,6 +355,7 @@ def _check_running(move: Move, *, running: bool) -> None:
 
 
 def _check_target(move: Move, check: Mapping[str, t.Any], mapped: set[str]) -> None:
+    """Raise PlanStale if Proxmox VE would refuse the target. mapped are storages whose disks go to others there."""
     unknown = unexplained_refusal(check, move.kind, move.target)
     if unknown is not None:
         raise stale(move, unknown)

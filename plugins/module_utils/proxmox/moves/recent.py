@@ -42,6 +42,7 @@ def departures(reader: Reader, snapshot: Snapshot, since: float) -> list[Departu
 
 
 def _departures(reader: Reader, node: str, task: str, since: float) -> Iterator[Departure]:
+    """Yield the moves away from a node that ended well since a time."""
     begun = max(int(since) - LONGEST, 0)
     for row in read_rows(reader, f"/nodes/{node}/tasks", typefilter=task, since=begun, limit=_MOST) or ():
         well = str(row.get("status")).startswith(("OK", "WARNINGS"))

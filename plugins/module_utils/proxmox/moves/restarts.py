@@ -61,6 +61,7 @@ def move_off(
 
 
 def _shut_down(session: Session, tasks: TaskFollower, move: Move, subject: str) -> None:
+    """Shut down the VM that cannot move while it runs. Raises MoveFailed."""
     lifecycle = Lifecycle(session, tasks)
     guest = lifecycle.writer(move.vmid, move.identities[move.vmid])
     try:

@@ -66,6 +66,7 @@ def _in_order(parameter: str) -> tuple[str, int, str]:
 def _add(
     found: Described, identity: Mapping[str, Value], option: VMOption, parameter: str, config: Mapping[str, t.Any]
 ) -> None:
+    """Add an option in the first form that changes nothing of the VM, or note why there is none."""
     reason = "no value of the option means the same"
     for value in _forms(option, parameter, str(config[parameter])):
         body = {parameter: value} if option.count else value

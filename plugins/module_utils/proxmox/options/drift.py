@@ -98,6 +98,7 @@ class ChangeSet:
         self._change(key, current, "destroyed with its volume" if destroy else None)
 
     def compare_option(self, key: str, value: str | int, current: t.Any) -> None:
+        """Note how an option differs from the current value. An empty value unsets it."""
         present = default_of(key) if current is None else current
         if value == "":
             if current is not None and str(current).strip():
@@ -115,6 +116,7 @@ class ChangeSet:
             self._change(slot, current, f"{storage}:{rest}")
 
     def compare_drive(self, drive: Drive, current: str | None, storage: str | None, *, displaced: bool) -> None:
+        """Note how a drive differs from the current one."""
         change = compare_drive(drive, current, storage, displaced=displaced)
         if change is None:
             return

@@ -74,6 +74,8 @@ class _Judge:
         return value if set(value.split(",")) == set(given.split(",")) else None
 
     def _allows(self, claim: DeviceClaim, wanted: DeviceClaim, driver: str, mapping: str) -> bool:
+        """Whether the claim allows a device of this driver and mapping. Reads the devices only if that depends on them.
+        """
         if wanted.driver not in (None, driver) or wanted.mapping not in (None, mapping):
             return False
         if wanted.driver and wanted.mapping:

@@ -111,6 +111,7 @@ def _count(value: object, default: int) -> int:
 
 
 def _check(scheduler: Scheduler, plan: ExistingPlan, now: float) -> None:
+    """Check the rules and the growth of a VM, and count the VM with its growth for those that follow."""
     growth = growth_of(plan)
     guest = scheduler.cluster.get(plan.guest.vmid)
     if guest is None or (growth is None and not _has_rules(plan.entry.request)):

@@ -60,6 +60,7 @@ class Agenda:
         return all(o.source == move.source for o in left) or all(o.target == move.target for o in left)
 
     def _has_room(self, move: Move) -> bool:
+        """Whether the caps allow one more move between these nodes."""
         out = Counter(each.source for each in self._under_way.values())
         into = Counter(each.target for each in self._under_way.values())
         between = Counter(frozenset({each.source, each.target}) for each in self._under_way.values())

@@ -42,7 +42,7 @@ Objection = Callable[[int, Identity], "tuple[str, str] | None"]
 
 
 def no_objection(_vmid: int, _identity: Identity) -> tuple[str, str] | None:
-    """The objection to no guest."""
+    """Object to no guest."""
     return None
 
 

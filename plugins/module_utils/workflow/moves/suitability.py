@@ -117,6 +117,7 @@ class Suitability:
         return {vmid: checked(each) for vmid, each in known.items()}
 
     def _with_cpu_types(self, snapshot: Snapshot, found: Mapping[int, Demands]) -> Snapshot:
+        """Read the CPU types that nodes support, if guests that may move need one."""
         if not self._types and any(each.cpu_type not in (None, *COMMON_CPU_TYPES) for each in found.values()):
             self.reads += 1
             self._types = {node.name: node for node in with_cpu_types(self._reader, snapshot.nodes)}
@@ -146,6 +147,7 @@ class Suitability:
         return replace(snapshot, nodes=tuple(nodes))
 
     def _with_devices(self, snapshot: Snapshot, found: Mapping[int, Demands]) -> Snapshot:
+        """Read the mapped devices that guests that may move need, if they were not read before."""
         there = {(device.driver, device.mapping) for device in snapshot.devices}
         wanted = {(claim.driver, claim.mapping) for each in found.values() for claim in each.devices} - there
         if not wanted:
