@@ -19,7 +19,7 @@ from ..engine.how_many import MOST, CapacityReport, how_many
 from ..engine.profiles import Profile
 from ..engine.usual import with_demand
 from ..errors import InvalidRequest
-from ..model import Snapshot
+from ..model import Snapshot, Storage
 from ..proxmox.inventory.usage import WEEK, grid_for, read_demands, read_node_curves, timeframe_for
 from .access import Access, subjects_of
 from .counting import Counted, cluster_state, count_reservations, with_moves
@@ -129,13 +129,14 @@ def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[s
             by_use = replace(shapes, profiles=profiles_of(params, BY_USE)[0]).fit(
                 access, counted, fresh=False, known_only=True
             )
-            used = _result(by_use, names_of(params, shapes.entries), n_plus_one=False)
+            used = _result(by_use, names_of(params, shapes.entries))
             # Without a node, nothing would fit, whatever is used.
             as_used = {key: used[key] for key in AS_USED} if by_use.nodes else None
             advised = {"as_used": as_used, **advice(access, counted.snapshot)}
     finally:
         access.close()
-    return {**_result(report, names_of(params, shapes.entries), n_plus_one=params["n_plus_one"]), **advised}
+    counts = counted_by_n_plus_one(counted.snapshot.storages) if params["n_plus_one"] else None
+    return {"n_plus_one_counts": counts, **_result(report, names_of(params, shapes.entries)), **advised}
 
 
 COUNTED_BY_N_PLUS_ONE = (
@@ -143,6 +144,18 @@ COUNTED_BY_N_PLUS_ONE = (
     " the task), not for other rules, local disks and devices"
 )
 """What counts for whether the guests of a lost node find another one."""
+
+NOTHING_SHARED = (
+    "; no storage for disks is shared, so that guests of a lost node stay down until it is back, unless they are"
+    " replicated"
+)
+
+
+def counted_by_n_plus_one(storages: Iterable[Storage]) -> str:
+    """Return what counts for whether the guests of a lost node find another one, and whether their disks can at all."""
+    of_disks = [storage for storage in storages if "images" in storage.content]
+    shared = not of_disks or any(storage.shared for storage in of_disks)
+    return COUNTED_BY_N_PLUS_ONE + ("" if shared else NOTHING_SHARED)
 
 
 def _entries(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> list[Entry]:
@@ -166,13 +179,12 @@ def names_of(params: Mapping[str, t.Any], entries: Sequence[Entry]) -> list[str]
     return [name or entry.request.name for name, entry in zip(counted, entries, strict=True)]
 
 
-def _result(report: CapacityReport, names: Sequence[str], *, n_plus_one: bool) -> dict[str, t.Any]:
+def _result(report: CapacityReport, names: Sequence[str]) -> dict[str, t.Any]:
     """Return the result of the module. Shapes of one name are added up."""
     fit_of: Counter[str] = Counter()
     for name, fit in zip(names, report.shapes, strict=True):
         fit_of[name] += fit
     return {
-        "n_plus_one_counts": COUNTED_BY_N_PLUS_ONE if n_plus_one else None,
         "changed": False,
         "total": report.total,
         "limited_by": report.limited_by,
