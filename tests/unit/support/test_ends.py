@@ -38,7 +38,7 @@ def wait(cluster, folder):
     time.sleep(1000)
 
 
-def test_module(tmp_path):
+def test_module__waits(tmp_path):
     with forked_clusters(), SimulatedCluster.start(CLUSTERS / "three-nodes.yml") as cluster, postgres_server() as url:
         cluster.fault(method="POST", hang=True)
         with module_server() as modules:
@@ -46,7 +46,7 @@ def test_module(tmp_path):
             wait(cluster, "module")
 
 
-def test_play(tmp_path):
+def test_play__waits(tmp_path):
     with SimulatedCluster.start(CLUSTERS / "three-nodes.yml") as cluster:
         cluster.fault(method="POST", hang=True)
         Thread(target=wait, args=(cluster, "play"), daemon=True).start()
