@@ -284,3 +284,21 @@ def test_restore_of_a_run_that_was_killed__is_waited_for_and_finished(
     assert result["vms"][0]["actions"] == ["finish"]
     assert len(posts(cluster)) == 1
     assert restored(cluster, result)["scsi3"].endswith("size=5G")
+
+
+@both_versions
+def test_vm_restored_beside_its_original__does_not_get_its_address(control: Callable[..., Lab]) -> None:
+    config = {**CONFIG, "ipconfig0": "ip=192.0.2.60/24,gw=192.0.2.1"}
+    original = {"vmid": 170, "name": "web", "node": "pve1", "memory": 1024, "disks": {"scsi0": "ceph:5"}}
+    original["config"] = {"ipconfig0": config["ipconfig0"], "net0": CONFIG["net0"]}
+    guests = [*CLUSTER["guests"], original]
+    cluster, controller = control(**{**PARTS, "guests": guests, "backups": [backup(OLD, 170, config=config)]})
+    copy: dict[str, Any] = {"name": "web-copy", "archive": OLD, "state": "present"}
+    pools = {"address_pools": {"lan": {"network": "192.0.2.0/24", "ranges": ["192.0.2.60-192.0.2.69"]}}}
+    for beside, known in (([], pools), ([{"name": "web"}], {}), ([{**copy, "name": "other"}], {})):
+        for check in (True, False):
+            failed = controller.fail("AddressConflict", vms=[*beside, copy], check=check, **known)
+            assert 'VM "web-copy": 192.0.2.60 is the address of ' in failed["msg"]
+    assert posts(cluster) == []
+    made = controller.schedule(**copy, addresses={"ipconfig0": "lan"}, **pools)
+    assert "ip=192.0.2.61/24" in restored(cluster, made)["ipconfig0"]
