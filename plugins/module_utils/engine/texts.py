@@ -103,7 +103,7 @@ def vcpus(amount: float) -> str:
 
 
 def _matcher(first: str, second: str) -> difflib.SequenceMatcher[str]:
-    """What compares two texts. It is loaded for messages alone."""
+    """Return what compares two texts. Only messages need difflib, so it is imported late."""
     import difflib
 
     return difflib.SequenceMatcher(None, first, second)

@@ -75,7 +75,7 @@ class Automaton:
             raise TooComplex
 
     def after(self, positions: int) -> int:
-        """Return what may be read once any of `positions` was read."""
+        """Return which positions may follow any of these. A set of positions is a number with a bit for each."""
         reached = 0
         for position in set_bits(positions):
             reached |= self.follow[position]
