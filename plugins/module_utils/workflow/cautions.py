@@ -45,7 +45,7 @@ def note_cautions(
 
 def _warn_of_idle_selectors(jobs: Sequence[Job], placement: Placement, requests: Sequence[Request]) -> None:
     """Warn of rules that select no VM, neither an existing nor a requested one."""
-    ruled = [job for job in jobs if job.decision and (job.asked.affinity or job.asked.topology_spread)]
+    ruled = [job for job in jobs if job.decision and (job.request.affinity or job.request.topology_spread)]
     if not ruled:
         return
     idle = IdleSelectors(placement.before.guests, requests)

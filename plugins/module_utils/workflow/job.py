@@ -97,7 +97,7 @@ class Job:
         return self.entry.label
 
     @property
-    def asked(self) -> Request:
+    def request(self) -> Request:
         """The request, with the addresses that the VM has or gets."""
         if self.decision is not None:
             return self.decision.request

@@ -289,10 +289,11 @@ def _in_effect(report: VMReport) -> dict[str, t.Any]:
     """
     job, plan = report.job, report.job.plan
     if plan is None:
-        return {} if job.guest is not None else dict(job.asked.options)
+        return {} if job.guest is not None else dict(job.request.options)
     kept = {} if {"update", "finish"} & set(report.actions) else report.drift
     later = {**report.pending, **(plan.unread if report.actions else {}), **kept}
-    return {**job.asked.options, **{key: later[key]["old"] or "" for key in later.keys() & job.asked.options.keys()}}
+    wanted = job.request.options
+    return {**wanted, **{key: later[key]["old"] or "" for key in later.keys() & wanted.keys()}}
 
 
 def _host_facts(entry: Entry, options: Mapping[str, t.Any]) -> dict[str, t.Any]:

@@ -145,19 +145,19 @@ class Stop:
         self._until = 0.0
 
     @property
-    def asked(self) -> bool:
+    def is_ending(self) -> bool:
         return self._event.is_set()
 
     def ask(self) -> None:
         """End the run: from now on nothing new is begun. May be called more than once."""
-        if not self.asked:
+        if not self.is_ending:
             self._until = self._clock() + GRACE
             self._event.set()
 
     def check(self) -> None:
         """Raise Interrupted if the run has to end. Called before every write."""
         self._ask_if_abandoned()
-        if self.asked:
+        if self.is_ending:
             raise Interrupted("interrupted before anything more was sent")
 
     def sleep(self, seconds: float) -> None:
