@@ -147,7 +147,7 @@ def _row(move: Mapping[str, t.Any]) -> tuple[str, ...]:
 
 
 def _node_row(name: str, node: Mapping[str, t.Any]) -> tuple[str, ...]:
-    """The memory of a node, or its vCPUs if it is these that are rather full."""
+    """Return the memory of a node, or its vCPUs if it is these that are rather full."""
     times = ("before", "peak", "after", "allocatable")
     if _fullness(node, "cores") > _fullness(node, "memory"):
         return (name, *(f"{node[when]['cores']:g}" for when in times), "vCPUs")
@@ -155,7 +155,7 @@ def _node_row(name: str, node: Mapping[str, t.Any]) -> tuple[str, ...]:
 
 
 def _fullness(node: Mapping[str, t.Any], what: str) -> float:
-    """The share of what a node may allocate that is allocated at the peak."""
+    """Return the share of what a node may allocate that is allocated at the peak."""
     return float(node["peak"][what] / max(node["allocatable"][what], 1e-9))
 
 

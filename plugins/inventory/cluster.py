@@ -276,7 +276,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self._warn(text)
 
     def _connection(self) -> Variables:
-        """The connection options."""
+        """Return the connection options."""
         spec = connection_argument_spec()
         options = {name: self._option(name) for name in spec}
         in_source = {name: options[name] for name in spec if not self._is_of_environment(name)}
@@ -292,15 +292,15 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         return str(origin).startswith("env:")
 
     def _option(self, name: str) -> t.Any:
-        """A connection option, with templates in it evaluated."""
+        """Return a connection option, with templates in it evaluated."""
         return self.templar.template(self.get_option(name))
 
     def _cache_key(self, path: str) -> str:
-        """A key for this source and for what its answers depend on: the cluster, and what the user may see."""
+        """Return a key for this source and for what its answers depend on: the cluster, and what the user may see."""
         return f"{self.get_cache_key(path)}_{self._digest('api_host', 'api_port', 'api_user', 'api_token_id')}"
 
     def _digest(self, *names: str) -> str:
-        """A key for the values of connection options."""
+        """Return a key for the values of connection options."""
         asked = json.dumps([self._option(name) for name in names])
         return hashlib.sha256(asked.encode()).hexdigest()[:16]
 
@@ -412,7 +412,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
 
 
 def _messages_of(error: BaseException | None) -> str:
-    """The messages of an error and of what caused it: Ansible shows all of them."""
+    """Return the messages of an error and of what caused it: Ansible shows all of them."""
     texts = []
     while error is not None:
         texts.append(str(error))

@@ -144,7 +144,7 @@ def with_suggestions(message: str, argument_spec: Mapping[str, t.Any]) -> str:
 
 
 def _with_suggestion(name: str, argument_spec: Mapping[str, t.Any]) -> str:
-    """The name of an unknown option such as C(vms.memroy), with the one that may be meant."""
+    """Return the name of an unknown option such as C(vms.memroy), with the one that may be meant."""
     *path, last = name.split(".")
     options = argument_spec
     for part in path:
@@ -160,7 +160,8 @@ _OF_CONNECTIONS = frozenset({"AuthenticationFailed", "ConnectionFailed", "Permis
 
 
 def _with_doctor(message: str, code: str) -> str:
-    """The message of an error, with the playbook that finds its cause if it is about the connection or rights."""
+    """Return the message of an error, with the playbook that finds its cause if it is about the connection or rights.
+    """
     doctor = "ansible-playbook qemu_scheduler.proxmox.doctor checks the connection and the rights"
     return f"{message} ({doctor})" if code in _OF_CONNECTIONS else message
 
@@ -187,8 +188,8 @@ def answer(module: AnsibleModule, work: Callable[[], dict[str, t.Any]]) -> None:
 
 
 def _without_unset(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The options without those of list entries and mappings that are not set. Ansible adds all options to a result:
-    2 KB for each entry of C(vms).
+    """Return the options without those of list entries and mappings that are not set. Ansible adds all options to a
+    result: 2 KB for each entry of C(vms).
     """
 
     def given(value: t.Any) -> t.Any:

@@ -201,7 +201,7 @@ class Move:
         return dict(found)
 
     def guest_after(self, guest: Guest) -> Guest:
-        """The guest as it is after the move."""
+        """Return the guest as it is after the move."""
         copied = self.copied_to if guest.vmid == self.vmid else {}
         return replace(guest, node=self.target, storage_pending=copied)
 
@@ -235,12 +235,12 @@ class Load:
     guests: int
 
     def plus(self, move: Move, sign: int) -> Load:
-        """The load with the guests of a move (sign 1), or without them (sign -1)."""
+        """Return the load with the guests of a move (sign 1), or without them (sign -1)."""
         cores = round(self.cores + sign * move.cores, 6)
         return Load(cores, self.memory + sign * move.memory, self.guests + sign * len(move.vmids))
 
     def or_more(self, other: Load) -> Load:
-        """The larger of two loads, in each of the three."""
+        """Return the larger of two loads, in each of the three."""
         return Load(max(self.cores, other.cores), max(self.memory, other.memory), max(self.guests, other.guests))
 
 
@@ -254,7 +254,7 @@ class NodeCourse:
     after: Load
 
     def then(self, later: NodeCourse) -> NodeCourse:
-        """The course of two plans, one after the other."""
+        """Return the course of two plans, one after the other."""
         return replace(later, before=self.before, peak=self.peak.or_more(later.peak))
 
 
@@ -305,7 +305,7 @@ class Plan:
     exhausted: bool = False
 
     def about(self, identities: Mapping[int, Identity]) -> Plan:
-        """The plan whose moves are about these guests, by VMID."""
+        """Return the plan whose moves are about these guests, by VMID."""
         moves = (
             replace(move, identities={vmid: identities[vmid] for vmid in move.vmids if vmid in identities})
             for move in self.moves

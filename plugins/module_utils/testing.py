@@ -19,18 +19,19 @@ from .model import GIB, Guest, Node, Request, Snapshot
 
 
 def node(name: str, cores: int = 8, gib: float = 32, **fields: t.Any) -> Node:
-    """A node with this many logical CPUs and GiB of memory; fields are those of model.Node."""
+    """Return a node with this many logical CPUs and GiB of memory; fields are those of model.Node."""
     return Node(name, cores=cores, memory=int(gib * GIB), **fields)
 
 
 def guest(vmid: int, node: str, cores: float = 1, gib: float = 1, **fields: t.Any) -> Guest:
-    """A running VM called C(vm-VMID), with this many vCPUs and GiB of memory; fields are those of model.Guest."""
+    """Return a running VM called C(vm-VMID), with this many vCPUs and GiB of memory; fields are those of model.Guest.
+    """
     fields = {"name": f"vm-{vmid}", "status": "running", **fields}
     return Guest(vmid, node=node, cores=cores, memory=int(gib * GIB), **fields)
 
 
 def vm(name: str = "new", cores: float = 1, gib: float = 1, **fields: t.Any) -> Request:
-    """A requested VM with this many vCPUs and GiB of memory; fields are those of model.Request."""
+    """Return a requested VM with this many vCPUs and GiB of memory; fields are those of model.Request."""
     return Request(name, cores=cores, memory=int(gib * GIB), **fields)
 
 
@@ -52,11 +53,11 @@ class Placed:
         return f"<Placed: {self.message}>"
 
     def reasons(self, plugin: str) -> dict[str, str]:
-        """The plugin's reason for each node that it rejected, without the details of the node."""
+        """Return the plugin's reason for each node that it rejected, without the details of the node."""
         return {v.node: v.status.reason for v in self.outcome.verdicts() if v.status and v.status.plugin == plugin}
 
     def scores(self, plugin: str) -> dict[str, float]:
-        """The plugin's score, 0..100, for each node that passed all filters."""
+        """Return the plugin's score, 0..100, for each node that passed all filters."""
         return {v.node: v.scores[plugin].normalized for v in self.outcome.verdicts() if plugin in v.scores}
 
 

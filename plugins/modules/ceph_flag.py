@@ -79,7 +79,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.no
 
 
 def argument_spec() -> dict[str, dict[str, t.Any]]:
-    """The options of the module."""
+    """Return the options of the module."""
     return {
         **connection_argument_spec(),
         "name": {"type": "str", "required": True, "choices": list(FLAGS)},

@@ -230,7 +230,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.op
 
 
 def argument_spec() -> Spec:
-    """The options of the module."""
+    """Return the options of the module."""
     choices = [REPAIR, BALANCE, CONSOLIDATE]
     return {
         **move_argument_spec(),

@@ -89,7 +89,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.re
 
 
 def argument_spec() -> dict[str, dict[str, t.Any]]:
-    """The options of the module."""
+    """Return the options of the module."""
     return {
         **connection_argument_spec(),
         "dest": {"type": "path"},

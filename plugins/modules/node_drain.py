@@ -189,7 +189,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.op
 
 
 def argument_spec() -> Spec:
-    """The options of the module."""
+    """Return the options of the module."""
     return {
         **move_argument_spec(),
         "name": {"type": "list", "elements": "str", "required": True, "aliases": ["node"]},

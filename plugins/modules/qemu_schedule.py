@@ -645,7 +645,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.sc
 
 
 def argument_spec() -> Spec:
-    """The options of the module."""
+    """Return the options of the module."""
     return {
         **cluster_argument_spec(),
         **clusters_argument_spec(),

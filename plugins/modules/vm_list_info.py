@@ -90,7 +90,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.op
 
 
 def argument_spec() -> Spec:
-    """The options of the module."""
+    """Return the options of the module."""
     return {**connection_argument_spec(), **guard_argument_spec(), "name": {"type": "str"}}
 
 

@@ -108,7 +108,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.pi
 
 
 def argument_spec() -> Spec:
-    """The options of the module."""
+    """Return the options of the module."""
     return {
         **cluster_argument_spec(),
         "count": {"type": "int", "default": 1},

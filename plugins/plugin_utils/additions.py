@@ -57,7 +57,7 @@ class Additions(InventoryData):
         return True
 
     def own_groups(self) -> list[str]:
-        """The names of the groups, without those of every inventory."""
+        """Return the names of the groups, without those of every inventory."""
         return [name for name in self.groups if name not in GROUPS]
 
 

@@ -91,7 +91,7 @@ def _do_nothing(module_class: type[basic.AnsibleModule]) -> None:
 
 
 def pack_arguments(args: Mapping[str, t.Any]) -> bytes:
-    """The arguments of a module as Ansible's module archive passes them."""
+    """Return the arguments of a module as Ansible's module archive passes them."""
 
     def plain(value: t.Any) -> str:
         return str(value.isoformat() if hasattr(value, "isoformat") else value)
@@ -138,7 +138,7 @@ def answer_of(action: Action, output: str) -> dict[str, t.Any]:
 
 
 def _plain(output: str) -> dict[str, t.Any] | None:
-    """The last object in the output of a module; None if there is none."""
+    """Return the last object in the output of a module; None if there is none."""
     for line in reversed(output.splitlines()):
         if line.startswith("{"):
             with contextlib.suppress(ValueError):

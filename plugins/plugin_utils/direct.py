@@ -204,7 +204,7 @@ class DirectAction(NormalAction):
 
 
 def _playbook_process() -> int:
-    """The id of the process that has started this worker, even if it has ended since."""
+    """Return the id of the process that has started this worker, even if it has ended since."""
     parent = multiprocessing.parent_process()
     return os.getppid() if parent is None or parent.pid is None else parent.pid
 

@@ -69,7 +69,7 @@ def _means_nothing_else(name: str) -> bool:
 
 
 def _controller() -> set[str]:
-    """The names by which this machine reaches itself, without their domains."""
+    """Return the names by which this machine reaches itself, without their domains."""
     return {*LOCALHOST, *LOOPBACK, socket.gethostname().casefold().partition(".")[0]}
 
 

@@ -171,7 +171,7 @@ def filling(usage: Usage) -> Iterator[FillingNode]:
 
 
 def _daily(curve: Curve, grid: Grid) -> Curve:
-    """The means of the days, the last of which ends with the curve."""
+    """Return the means of the days, the last of which ends with the curve."""
     count = max(round(DAY / grid.slot), 1)
     return tuple(
         mean(curve[max(end - count, 0) : end]) for end in range(len(curve) % count or count, len(curve) + 1, count)

@@ -41,12 +41,12 @@ class Limit(abc.ABC):
         """
 
     def terms_on(self, nodes: Sequence[NodeInfo], request: Request) -> list[tuple[float, float]]:
-        """The same for the hosts of nodes."""
+        """Return the same for the hosts of nodes."""
         key = type(self), self.reserved, self._ratio(request)
         return of_hosts(nodes, key, lambda hosts: self.terms_of(hosts, request))
 
     def terms(self, host: Node, request: Request | None = None) -> tuple[float, float]:
-        """The same for one host."""
+        """Return the same for one host."""
         return self.terms_of((host,), request)[0]
 
     def allocatable(self, host: Node, request: Request | None = None) -> float:
@@ -66,7 +66,7 @@ class Limit(abc.ABC):
         return size > 0 and amount / size <= ratio
 
     def ratio_of(self, request: Request) -> float | None:
-        """The ratio of the VM's pool or tags, None if they have none."""
+        """Return the ratio of the VM's pool or tags, None if they have none."""
         if request.pool is not None and request.pool in self.pools:
             return self.pools[request.pool]
         return min((self.tags[tag] for tag in request.tags if tag in self.tags), default=None)

@@ -75,7 +75,7 @@ def _run_queue_sort(scheduler: Scheduler, batch: Batch, requests: Iterable[Reque
 
 
 def _run_pre_enqueue(scheduler: Scheduler, request: Request) -> Status | None:
-    """The status of the first PreEnqueue plugin that holds the request back."""
+    """Return the status of the first PreEnqueue plugin that holds the request back."""
     for plugin in scheduler.profile(request).plugins_about(request).checking:
         status = ask(plugin, plugin.pre_enqueue, request)
         if status is not None:
@@ -84,7 +84,7 @@ def _run_pre_enqueue(scheduler: Scheduler, request: Request) -> Status | None:
 
 
 def _sort_key(scheduler: Scheduler, request: Request, arrival: int, others: Mapping[int, t.Any]) -> t.Any:
-    """The key by which the request is sorted: that of the QueueSort plugin, or else its arrival."""
+    """Return the key by which the request is sorted: that of the QueueSort plugin, or else its arrival."""
     sorters: list[QueueSortPlugin] = scheduler.profiles[scheduler.default_profile].plugins("queue")
     if not sorters:
         return arrival
@@ -118,8 +118,8 @@ def _run_permit(scheduler: Scheduler, batch: Batch, queued: Queued, outcome: Out
 def _permit_status(
     scheduler: Scheduler, batch: Batch, request: Request, waiting: Collection[Request], failed: Collection[Request]
 ) -> Status | None:
-    """The first status with which a Permit plugin does not accept the request. If a plugin raises, that rejects the
-    request.
+    """Return the first status with which a Permit plugin does not accept the request. If a plugin raises, that rejects
+    the request.
     """
     plugins: list[PermitPlugin] = scheduler.profile(request).plugins("permits")
     for plugin in plugins:
@@ -136,7 +136,7 @@ def _permit_status(
 
 
 def _final_status(scheduler: Scheduler, batch: Batch, request: Request) -> Status | None:
-    """The status of Permit for a placed request when no other request is left to decide."""
+    """Return the status of Permit for a placed request when no other request is left to decide."""
     return _permit_status(scheduler, batch, request, (), batch.unplaced.values())
 
 

@@ -28,7 +28,7 @@ def volumes_on(
 def volumes_of(
     state: CycleState, request: Request, nodes: Iterable[NodeInfo], classes: Mapping[str, StorageClass]
 ) -> list[Binding | Status]:
-    """The same for many nodes. Nodes may share one result."""
+    """Return the same for many nodes. Nodes may share one result."""
     known: dict[int, Binding | Status] = state.once(volumes_of, dict)
     drives = state.once(drives_anywhere, drives_anywhere, request, classes)
     for node in nodes:

@@ -224,11 +224,11 @@ class ClusterState:
         return self._by_name.get(name)
 
     def get(self, vmid: int) -> Guest | None:
-        """The guest, assumed or as the API showed it."""
+        """Return the guest, assumed or as the API showed it."""
         return self._guests.get(vmid)
 
     def selected(self, selector: Selector) -> GuestsByNode:
-        """The guests that the selector selects, by the name of their node."""
+        """Return the guests that the selector selects, by the name of their node."""
         return self._index.selected(selector)
 
     def __iter__(self) -> Iterator[Guest]:
@@ -345,7 +345,7 @@ class ClusterState:
 
 
 def assumed_guest(decision: Decision) -> Guest:
-    """The guest that a decision will become."""
+    """Return the guest that a decision will become."""
     request = decision.request
     return Guest(
         vmid=decision.vmid,

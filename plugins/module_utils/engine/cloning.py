@@ -26,7 +26,8 @@ OBSTACLES_TOLD = 3
 
 
 def source_for(clone: CloneSource, node: NodeInfo) -> Template | Status:
-    """The template to clone for a VM on node: the node's own copy, else the first one that can be cloned to it."""
+    """Return the template to clone for a VM on node: the node's own copy, else the first one that can be cloned to it.
+    """
     obstacles: list[str] = []
     resolvable = False
     for template in sorted(clone.templates, key=lambda template: template.node != node.name):
@@ -42,8 +43,8 @@ def source_for(clone: CloneSource, node: NodeInfo) -> Template | Status:
 
 
 def misplacement_of(request: Request, template: Template) -> Status | None:
-    """Why template cannot be used: the request names another storage for a drive that a linked clone has on that of its
-    template.
+    """Return why template cannot be used: the request names another storage for a drive that a linked clone has on that
+    of its template.
     """
     if request.clone is None or request.clone.full:
         return None
@@ -56,8 +57,8 @@ def misplacement_of(request: Request, template: Template) -> Status | None:
 
 
 def cloned_disks(request: Request, template: Template) -> Iterator[Disk]:
-    """The drives of the clone with the space that each takes: the template's volumes, copied or linked, grown if the
-    request asks for more, and new drives.
+    """Yield the drives of the clone with the space that each takes: the template's volumes, copied or linked, grown if
+    the request asks for more, and new drives.
     """
     clone = request.clone
     if clone is None:
@@ -80,8 +81,8 @@ def cloned_disks(request: Request, template: Template) -> Iterator[Disk]:
 
 
 def landing_of(clone: CloneSource, template: Template, node: NodeInfo, chosen: Mapping[str, str]) -> str | None:
-    """The storage on which a full clone makes all drives, so that as little as possible has to be moved afterwards;
-    None: those of the template's. chosen are the storages of the drives, by slot.
+    """Return the storage on which a full clone makes all drives, so that as little as possible has to be moved
+    afterwards; None: those of the template's. chosen are the storages of the drives, by slot.
     """
     wanted = {slot: chosen[slot] for slot, _storage, _size in template.volumes if slot in chosen}
     if not clone.full or all(wanted.get(slot) == storage for slot, storage, _size in template.volumes):
@@ -108,7 +109,7 @@ def bytes_to_move(
 
 
 def _obstacle(template: Template, node: NodeInfo) -> tuple[str, bool] | None:
-    """Why template cannot be cloned to node, and whether that may change; None if it can."""
+    """Return why template cannot be cloned to node, and whether that may change; None if it can."""
     if template.node == node.name:
         return None
     for slot, storage in _storages(template):
@@ -123,6 +124,6 @@ def _obstacle(template: Template, node: NodeInfo) -> tuple[str, bool] | None:
 
 
 def _storages(template: Template) -> list[tuple[str, str]]:
-    """The slots and storages of all volumes and media of the template."""
+    """Return the slots and storages of all volumes and media of the template."""
     volumes = [(slot, storage) for slot, storage, _size in template.volumes]
     return [*volumes, *template.media]

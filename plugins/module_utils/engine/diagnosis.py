@@ -33,7 +33,7 @@ def unplaceable(
     resolvable: bool,
     unknown: Sequence[str],
 ) -> Outcome:
-    """The outcome of a request that does not fit on any node; rejections has one entry per node, by name.
+    """Return the outcome of a request that does not fit on any node; rejections has one entry per node, by name.
 
     unknown has a text for each name in the request that the cluster does not have. The error message ends with these
     texts or, without any, with each C(summary) of the findings.
@@ -51,7 +51,7 @@ def unplaceable(
 
 
 def not_reserved(request: Request, node: str, rejection: Status, looked: Verdicts) -> Outcome:
-    """The outcome of a request for which a Reserve plugin refused the chosen node."""
+    """Return the outcome of a request for which a Reserve plugin refused the chosen node."""
     return Outcome(
         request,
         error=NoNodesAvailable(
@@ -64,7 +64,7 @@ def not_reserved(request: Request, node: str, rejection: Status, looked: Verdict
 
 
 def not_permitted(outcome: Outcome, rejection: Status) -> Outcome:
-    """The outcome of a request that was placed and then rejected by a Permit plugin."""
+    """Return the outcome of a request that was placed and then rejected by a Permit plugin."""
     request = outcome.request
     if rejection.code is Code.ERROR:
         error: CollectionError = PluginFailed(rejection.reason, plugin=rejection.plugin)

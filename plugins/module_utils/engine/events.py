@@ -13,7 +13,7 @@ from .framework.interface import Event
 
 
 def events_between(before: Snapshot, after: Snapshot) -> frozenset[Event]:
-    """The kinds of events between the snapshots.
+    """Return the kinds of events between the snapshots.
 
     Changes of live figures are no events, nor is a storage that only has less free space.
     """

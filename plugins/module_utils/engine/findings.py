@@ -37,7 +37,7 @@ NODES_NAMED = 5
 
 
 def missing_on(by_plugin: Mapping[str, Status]) -> dict[str, float]:
-    """How much of each resource a node lacks: the most that any rule says."""
+    """Return how much of each resource a node lacks: the most that any rule says."""
     missing: dict[str, float] = {}
     for status in by_plugin.values():
         for shortage in status.shortages:
@@ -46,13 +46,13 @@ def missing_on(by_plugin: Mapping[str, Status]) -> dict[str, float]:
 
 
 def sentence(findings: Mapping[str, t.Any]) -> str:
-    """The findings of WhatIf as a person reads them; empty when nothing was found."""
+    """Return the findings of WhatIf as a person reads them; empty when nothing was found."""
     text = "; ".join(findings_in_parts(findings))
     return text[:1].upper() + text[1:]
 
 
 def findings_in_parts(findings: Mapping[str, t.Any], most_rules: int | None = None) -> list[str]:
-    """The parts of that sentence, with at most so many of the rules: those that keep off the most nodes."""
+    """Return the parts of that sentence, with at most so many of the rules: those that keep off the most nodes."""
     rules: list[tuple[str, list[str]]] = list(findings["rules"].items())
     if most_rules is not None:
         rules = sorted(rules, key=lambda rule: (-len(rule[1]), rule[0]))[:most_rules]
@@ -71,5 +71,5 @@ def findings_in_parts(findings: Mapping[str, t.Any], most_rules: int | None = No
 
 
 def amount_text(resource: str, amount: float) -> str:
-    """An amount of CPU, memory or storage with its unit."""
+    """Return an amount of CPU, memory or storage with its unit."""
     return vcpus(amount) if resource == "cpu" else f"{amount / GIB:.1f} GiB of {resource}"

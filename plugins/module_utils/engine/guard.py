@@ -66,7 +66,9 @@ def ask(plugin: Plugin, call: Callable[..., Status | None], *args: t.Any) -> Sta
 
 
 def check_answer(plugin: Plugin, answer: object) -> Status | None:
-    """The answer as a status with the plugin's name, or None for success. Raises PluginFailed for any other type."""
+    """Return the answer as a status with the plugin's name, or None for success. Raises PluginFailed for any other
+    type.
+    """
     if answer is None:
         return None
     if not isinstance(answer, Status):
@@ -105,14 +107,14 @@ def all_in_range(plugin: ScorePlugin, scores: Sequence[float]) -> Sequence[float
 
 
 def score_all(plugin: ScorePlugin, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[float]:
-    """The scores that any score plugin gives the nodes."""
+    """Return the scores that any score plugin gives the nodes."""
     if isinstance(plugin, ScoreOfMany):
         return plugin.score_all(state, request, nodes)
     return [plugin.score(state, request, node) for node in nodes]
 
 
 def raw_scores(plugin: ScorePlugin, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[float]:
-    """The scores of the nodes in the plugin's own unit."""
+    """Return the scores of the nodes in the plugin's own unit."""
     scores = call_plugin(plugin, score_all, plugin, state, request, nodes)
     # One number that is not finite makes the sum so.
     return scores if math.isfinite(sum(scores)) else [finite(plugin, score) for score in scores]
@@ -121,7 +123,7 @@ def raw_scores(plugin: ScorePlugin, state: CycleState, request: Request, nodes: 
 def normalize_scores(
     plugin: ScorePlugin, state: CycleState, request: Request, nodes: Sequence[NodeInfo], raw: Sequence[float]
 ) -> Sequence[float]:
-    """The same scores within 0..100."""
+    """Return the same scores within 0..100."""
     made = call_plugin(plugin, plugin.normalize, state, request, nodes, list(raw))
     if len(made) != len(raw):
         raise failure_of(plugin, f"normalize() made {len(made)} scores of {len(raw)}")
@@ -163,7 +165,7 @@ def run_filters(
 
 
 def failure_by(plugin: Plugin, error: Exception) -> PluginFailed:
-    """The error for an exception that a plugin raised, with the line in the plugin's own file if known."""
+    """Return the error for an exception that a plugin raised, with the line in the plugin's own file if known."""
     own = getattr(sys.modules.get(type(plugin).__module__), "__file__", None)
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == own]
     where = f" ({os.path.basename(own)}, line {lines[-1]})" if own and lines else ""
@@ -171,5 +173,5 @@ def failure_by(plugin: Plugin, error: Exception) -> PluginFailed:
 
 
 def failure_of(plugin: Plugin, what: str) -> PluginFailed:
-    """The error for a plugin that failed."""
+    """Return the error for a plugin that failed."""
     return PluginFailed(f"plugin {plugin.name} failed: {what}", plugin=plugin.name)

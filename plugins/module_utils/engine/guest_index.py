@@ -35,7 +35,7 @@ class GuestIndex:
         self._selected: dict[Selector, dict[str, dict[int, Guest]]] = {}
 
     def selected(self, selector: Selector) -> GuestsByNode:
-        """The guests that the selector selects."""
+        """Return the guests that the selector selects."""
         if selector in self._selected:
             return self._selected[selector]
         found: dict[str, dict[int, Guest]] = {}
@@ -55,7 +55,7 @@ class GuestIndex:
             self._count_handles(self._by, guest, sign)
 
     def _candidates(self, selector: Selector) -> Collection[Guest]:
-        """A superset of the guests that the selector selects."""
+        """Return a superset of the guests that the selector selects."""
         handle = handle_of(selector)
         if handle is None:
             return self._guests.values()
@@ -92,7 +92,7 @@ class RepellingTerms:
         return bool(self._held)
 
     def holders(self, term: AffinityTerm) -> GuestsByNode:
-        """The guests that have the term."""
+        """Return the guests that have the term."""
         return self._held.get(term, {})
 
     def count(self, guest: Guest, sign: int) -> None:
@@ -105,8 +105,8 @@ class RepellingTerms:
                 del self._held[term], alike[term]
 
     def about(self, request: Request) -> list[AffinityTerm]:
-        """The terms that repel this request. They include its own terms even if no guest has them yet, so that the
-        first of several equal VMs is treated like the others.
+        """Return the terms that repel this request. They include its own terms even if no guest has them yet, so that
+        the first of several equal VMs is treated like the others.
         """
         found = [term for term in repelling(request.affinity) if selects_request(term.selector, request)]
         if self._held:
@@ -116,7 +116,7 @@ class RepellingTerms:
 
 
 def repelling(terms: Collection[AffinityTerm]) -> list[AffinityTerm]:
-    """The required anti-affinity terms among terms."""
+    """Return the required anti-affinity terms among terms."""
     return [term for term in terms if term.required and not term.together]
 
 
@@ -145,9 +145,9 @@ class RuleIndex:
                 (self._of[guest.vmid].add if sign > 0 else self._of[guest.vmid].discard)(position)
 
     def with_vm(self, vmid: int, intent: HAIntent) -> tuple[HARule | None, list[HARule]]:
-        """The rule that a VM joins, if any, and all rules that may apply to the VM then: its own, those of the VMs in
-        the same rules, and those of all VMs that positive rules keep together with one of these. The returned rules
-        include the VM. Raises InvalidRequest.
+        """Return the rule that a VM joins, if any, and all rules that may apply to the VM then: its own, those of the
+        VMs in the same rules, and those of all VMs that positive rules keep together with one of these. The returned
+        rules include the VM. Raises InvalidRequest.
         """
         position = self._position(intent)
         found: set[int] = set()
@@ -167,7 +167,7 @@ class RuleIndex:
         return joined, [joined if at == position and joined else self._rules[at] for at in sorted(found)]
 
     def _position(self, intent: HAIntent) -> int | None:
-        """The position of the rule or group that intent names; None if it names none."""
+        """Return the position of the rule or group that intent names; None if it names none."""
         for position in self._named.get(intent.joins or "", ()):
             if self._shown[position].from_group is (intent.rule is None):
                 return position

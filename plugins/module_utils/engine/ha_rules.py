@@ -37,7 +37,7 @@ class Enforced:
 
 
 def find_rule(rules: Sequence[HARule], intent: HAIntent) -> HARule | None:
-    """The rule or group that intent names; None when it names none. Raises InvalidRequest."""
+    """Return the rule or group that intent names; None when it names none. Raises InvalidRequest."""
     if intent.joins is None:
         return None
     groups = {rule.name: rule for rule in rules if rule.from_group}
@@ -91,7 +91,7 @@ def enforce(rules: Iterable[HARule], vmid: int, located: Mapping[int, str]) -> E
 
 
 def companions_of(rules: Iterable[HARule], vmid: int) -> frozenset[int]:
-    """The VM and all that positive rules keep with it, directly or through others."""
+    """Return the VM and all that positive rules keep with it, directly or through others."""
     positive = [rule.vmids for rule in rules if rule.type == RESOURCES and rule.positive and not rule.disabled]
     group = frozenset({vmid})
     while True:
@@ -102,7 +102,9 @@ def companions_of(rules: Iterable[HARule], vmid: int) -> frozenset[int]:
 
 
 def refusal(rules: Iterable[HARule], name: str, vmid: int, node_count: int) -> str | None:
-    """Why Proxmox would refuse rule C(name) with the VM in it, or None. Groups and disabled rules are never refused."""
+    """Return why Proxmox would refuse rule C(name) with the VM in it, or None. Groups and disabled rules are never
+    refused.
+    """
     active = {rule.name: _of_guests(rule) for rule in rules if not rule.disabled and not rule.from_group}
     rule = active.get(name)
     if rule is None:
@@ -121,12 +123,12 @@ def refusal(rules: Iterable[HARule], name: str, vmid: int, node_count: int) -> s
 
 
 def _of_guests(rule: HARule) -> HARule:
-    """The rule without the negative VMIDs by which guests that are being moved count on a second node."""
+    """Return the rule without the negative VMIDs by which guests that are being moved count on a second node."""
     return replace(rule, vmids=frozenset(vmid for vmid in rule.vmids if vmid >= 0))
 
 
 def preferences(rule: HARule, nodes: Iterable[str]) -> Mapping[str, float]:
-    """How much the HA manager prefers each of the nodes by a node-affinity rule:
+    """Return how much the HA manager prefers each of the nodes by a node-affinity rule:
 
     100 for the highest priority, evenly less for each lower one. Nodes on which the rule does not want its members get
     0; all nodes that a negative rule does not name have the same priority.
@@ -138,8 +140,8 @@ def preferences(rule: HARule, nodes: Iterable[str]) -> Mapping[str, float]:
 
 
 def preferred_nodes(rule: HARule, available: Iterable[str]) -> frozenset[str]:
-    """The nodes on which the HA manager keeps a member of a node-affinity rule, out of the available ones: those with
-    the highest priority, or, unless the rule is strict, all others if it wants none of them.
+    """Return the nodes on which the HA manager keeps a member of a node-affinity rule, out of the available ones: those
+    with the highest priority, or, unless the rule is strict, all others if it wants none of them.
     """
     available = list(available)
     wanted = [node for node in available if rule.wants(node)]

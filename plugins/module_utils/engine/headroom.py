@@ -113,7 +113,7 @@ class Headroom:
         self._bonds = _Bonds(cluster)
 
     def stranding(self, node: NodeInfo, new: GuestSize) -> Stranding | None:
-        """A loss that could not be absorbed if the new VM ran on node; None if all could."""
+        """Return a loss that could not be absorbed if the new VM ran on node; None if all could."""
         self._catch_up()
         if self._stranded or node.index not in self._room:
             first = self._plans[min(self._stranded)] if self._stranded else None
@@ -246,7 +246,9 @@ class Headroom:
         filled: Sequence[tuple[float, int]],
         within: frozenset[int] | None,
     ) -> tuple[float, int] | None:
-        """The node with the least memory left of those that have room for a load, of equal ones the first by name."""
+        """Return the node with the least memory left of those that have room for a load, of equal ones the first by
+        name.
+        """
         room, found = self._room, None
         for place in islice(self._order, bisect.bisect_left(self._order, (memory, -1)), None):
             if within is not None and place[1] not in within:
@@ -302,7 +304,7 @@ class _Bonds:
         self._where = {vmid: self._host(vmid) for vmid in self._apart}
 
     def _bound(self, rules: Iterable[HARule]) -> dict[int, frozenset[int]]:
-        """The nodes, by index, within which guests stay, by VMID."""
+        """Return the nodes, by index, within which guests stay, by VMID."""
         nodes, found = self._cluster.nodes, dict[int, frozenset[int]]()
         known: dict[tuple[t.Any, ...], frozenset[int]] = {}
         for guest in self._cluster.snapshot.guests:
@@ -324,7 +326,7 @@ class _Bonds:
         return found
 
     def _kept_apart(self, rules: Iterable[HARule]) -> dict[int, frozenset[int]]:
-        """The VMIDs that guests must be apart from, by VMID."""
+        """Return the VMIDs that guests must be apart from, by VMID."""
         found: dict[int, frozenset[int]] = {}
         for rule in rules:
             for vmid in rule.vmids if rule.type == RESOURCES and not rule.positive else ():
@@ -343,7 +345,7 @@ class _Bonds:
         return found
 
     def hosts_of_concerned(self) -> list[NodeInfo]:
-        """The nodes of guests that must be apart from one that is on another node than at the last call."""
+        """Return the nodes of guests that must be apart from one that is on another node than at the last call."""
         now = {vmid: self._host(vmid) for vmid in self._apart}
         moved = [vmid for vmid, host in now.items() if host is not self._where[vmid]]
         self._where = now
@@ -351,8 +353,8 @@ class _Bonds:
         return [host for vmid in concerned if (host := self._host(vmid)) is not None]
 
     def homes_for(self, vmid: int, home: int) -> frozenset[int] | None:
-        """The nodes, by index, that may take a guest when its node home is lost; None for all. What leaves a guest no
-        other node does not count: no room would help it.
+        """Return the nodes, by index, that may take a guest when its node home is lost; None for all. What leaves a
+        guest no other node does not count: no room would help it.
         """
         within = self._within.get(vmid)
         if within is not None and not within - {home}:
@@ -369,8 +371,8 @@ class _Bonds:
 
 
 def _loads(info: NodeInfo, bonds: _Bonds) -> list[Loads]:
-    """The guests that have to be placed when the node is lost, largest first; of equal ones, those with the fewest
-    nodes to choose from.
+    """Return the guests that have to be placed when the node is lost, largest first; of equal ones, those with the
+    fewest nodes to choose from.
     """
     running = [guest for guest in info.guests if guest.running and not guest.template]
     sizes: dict[tuple[Room, frozenset[int] | None], list[str]] = {}

@@ -161,8 +161,8 @@ class _Counting:
         return outcome.looked is None or not self._normalized.isdisjoint(outcome.looked.scoring_plugins())
 
     def _accept(self, request: Request, outcome: Outcome) -> Outcome | None:
-        """The outcome on the best node that the deferred filters accept; None if only the scheduler can tell. What is
-        given is the outcome without them.
+        """Return the outcome on the best node that the deferred filters accept; None if only the scheduler can tell.
+        What is given is the outcome without them.
         """
         decision, looked = outcome.decision, outcome.looked
         if decision is None or looked is None:

@@ -28,7 +28,7 @@ REGEX_CONTEXT_KEY = "node.qemu-scheduler/regex"
 
 
 def label(node: Node, key: str) -> str | None:
-    """The node's value of the label key, or None if it has no such label."""
+    """Return the node's value of the label key, or None if it has no such label."""
     return node.name if key == NODE_KEY else node.labels.get(key)
 
 
@@ -62,18 +62,18 @@ def matches_all(expressions: Iterable[Expression], node: Node) -> bool:
 
 
 def wanted_regex(request: Request) -> str | None:
-    """The pattern of node names that the request sets, by its option or in its context."""
+    """Return the pattern of node names that the request sets, by its option or in its context."""
     return request.node_regex or request.context.get(REGEX_CONTEXT_KEY)
 
 
 def compiled_regex(request: Request) -> NamePattern | None:
-    """The same, compiled. Raises InvalidRequest."""
+    """Return the same, compiled. Raises InvalidRequest."""
     text = wanted_regex(request)
     return None if text is None else checked_pattern("node_regex", text)
 
 
 def node_matcher(request: Request) -> Callable[[Node], bool]:
-    """A function that returns whether the request's C(node), pattern and required expressions allow a node."""
+    """Return a function that returns whether the request's C(node), pattern and required expressions allow a node."""
     pattern = compiled_regex(request)
 
     def allowed(node: Node) -> bool:
@@ -87,7 +87,7 @@ def node_matcher(request: Request) -> Callable[[Node], bool]:
 
 
 def untolerated_taints(tolerations: Sequence[Toleration], node: Node, effect: str) -> Iterator[Taint]:
-    """The node's taints of that effect that none of the tolerations covers."""
+    """Return the node's taints of that effect that none of the tolerations covers."""
     return (taint for taint in node.taints if taint.effect == effect and not is_tolerated(tolerations, taint))
 
 

@@ -137,7 +137,8 @@ class Profile:
         self._concerned: dict[tuple[bool, ...], Concerned] = {}
 
     def plugins_about(self, request: Request) -> Concerned:
-        """The plugins that the request concerns. Determined once for all requests that set the same attributes."""
+        """Return the plugins that the request concerns. Determined once for all requests that set the same attributes.
+        """
         sets = tuple([bool(getattr(request, attribute)) for attribute in self._subjects])
         found = self._concerned.get(sets)
         if found is None:
@@ -152,7 +153,7 @@ class Profile:
         return found
 
     def plugins(self, section: str) -> list[t.Any]:
-        """The enabled plugins of a section of the plugin config."""
+        """Return the enabled plugins of a section of the plugin config."""
         return self._by_section[section]
 
     def all(self) -> list[points.Plugin]:
@@ -160,7 +161,7 @@ class Profile:
         return self._all
 
     def without(self, plugins: Collection[points.Plugin]) -> Profile:
-        """The same profile, in which these plugins do not run."""
+        """Return the same profile, in which these plugins do not run."""
         less = copy.copy(self)
         less._by_section = {s: [p for p in some if p not in plugins] for s, some in self._by_section.items()}
         less._all = [plugin for plugin in self._all if plugin not in plugins]
@@ -201,7 +202,7 @@ class Profile:
 
 @functools.cache
 def sections_of(plugin_class: type[points.Plugin]) -> tuple[str, ...]:
-    """The sections in which a plugin can be named.
+    """Return the sections in which a plugin can be named.
 
     C(pre_filters) is only for plugins without other points: a PreFilter is enabled together with the plugin's other
     points.
@@ -358,7 +359,7 @@ def build_profiles(
 
 
 def profile_of(request: Request, profiles: Mapping[str, Profile], default: str) -> Profile:
-    """The profile that the request names, or the default one. Raises InvalidRequest when there is none such."""
+    """Return the profile that the request names, or the default one. Raises InvalidRequest when there is none such."""
     name = request.profile or default
     if name not in profiles:
         raise InvalidRequest(f"profile: unknown profile {name!r}; known profiles: {known_names(profiles, name)}")
@@ -366,7 +367,7 @@ def profile_of(request: Request, profiles: Mapping[str, Profile], default: str) 
 
 
 def laid_over(below: Mapping[str, t.Any], above: Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The plugin config that results from two layers.
+    """Return the plugin config that results from two layers.
 
     A value that should be a mapping and is not is passed on, so that the check of the config reports it.
     """

@@ -69,7 +69,7 @@ class Cycle:
     passed: Sequence[NodeInfo] = ()
 
     def verdicts(self, nodes: Sequence[NodeInfo]) -> Verdicts:
-        """The verdicts on all nodes after Filter."""
+        """Return the verdicts on all nodes after Filter."""
         return Verdicts(nodes, self.passed, self.rejections, next(iter(self.refusing.values()), None))
 
 
@@ -182,14 +182,14 @@ class Scheduler:
         return verdicts.chosen()
 
     def _at(self, verdicts: Verdicts, name: str) -> tuple[NodeInfo | None, float]:
-        """A node with its score; None when it was rejected."""
+        """Return a node with its score; None when it was rejected."""
         found = next((each for each in verdicts.all() if each.node == name), None)
         if found is None or found.score is None:
             return None, 0.0
         return self.cluster.node(name), found.score
 
     def pick_vmid(self, request: Request) -> int:
-        """The VMID that the request fixes, or the lowest free one that its range and pattern allow.
+        """Return the VMID that the request fixes, or the lowest free one that its range and pattern allow.
 
         Without either, the lowest free one within the datacenter's bounds. Raises NoVMIDAvailable, VMIDConflict,
         InvalidRequest.
@@ -243,11 +243,13 @@ class Scheduler:
     def refusals(
         self, request: Request, now: float = 0.0, nodes: Sequence[NodeInfo] | None = None
     ) -> Mapping[str, Mapping[str, Status]]:
-        """The statuses of all filters that refuse the request on these nodes, by default all, by node and by plugin."""
+        """Return the statuses of all filters that refuse the request on these nodes, by default all, by node and by
+        plugin.
+        """
         return self._refusals(self._run_pre_filter(request, now), self.cluster.nodes if nodes is None else nodes)
 
     def scores(self, request: Request, now: float = 0.0) -> dict[str, float]:
-        """The score of every node that all filters let pass, by name."""
+        """Return the score of every node that all filters let pass, by name."""
         cycle = self._run_pre_filter(request, now)
         if not cycle.refusing:
             nodes = self.cluster.nodes
@@ -274,7 +276,7 @@ class Scheduler:
         return self._run_reserve(self._run_pre_filter(request, now), node, draft) or draft
 
     def _refusals(self, cycle: Cycle, nodes: Sequence[NodeInfo]) -> dict[str, dict[str, Status]]:
-        """The statuses of all filters that refuse a node, by node and by plugin."""
+        """Return the statuses of all filters that refuse a node, by node and by plugin."""
         found = {info.index: dict(cycle.refusing) for info in nodes}
         for plugin in cycle.filters:
             refused: dict[int, Status] = {}
@@ -285,5 +287,5 @@ class Scheduler:
 
 
 def _without_skipped(plugins: Iterable[P], codes: Mapping[str, Code], other: Code) -> list[P]:
-    """The plugins that PreFilter did not skip; other is the code that skips only another extension point."""
+    """Return the plugins that PreFilter did not skip; other is the code that skips only another extension point."""
     return [plugin for plugin in plugins if codes.get(plugin.name) in (None, other)]

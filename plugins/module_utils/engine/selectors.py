@@ -24,7 +24,7 @@ def selects(selector: Selector, guest: Guest) -> bool:
 
 
 def selects_request(selector: Selector, request: Request) -> bool:
-    """The same for the VM that a request will become."""
+    """Return the same for the VM that a request will become."""
     return _holds(selector, request.name, request.tags, request.pool, request.gang.name if request.gang else None)
 
 
@@ -50,7 +50,7 @@ def attracts(request: Request, other: Request) -> bool:
 
 
 def handle_of(selector: Selector) -> Handle | None:
-    """A property that all selected VMs have; None if the selector has none that can be looked up."""
+    """Return a property that all selected VMs have; None if the selector has none that can be looked up."""
     if selector.tags:
         return "tag", min(tag.lower() for tag in selector.tags)
     if selector.group is not None:
@@ -61,11 +61,11 @@ def handle_of(selector: Selector) -> Handle | None:
 
 
 def handles(name: str | None, tags: Iterable[str], pool: str | None, group: str | None) -> list[Handle]:
-    """All handles that a VM may be found by."""
+    """Return all handles that a VM may be found by."""
     known = (("name", name), ("pool", pool), ("group", group))
     return [*(("tag", tag.lower()) for tag in tags), *((what, value) for what, value in known if value is not None)]
 
 
 def handles_of_request(request: Request) -> list[Handle]:
-    """The same of the VM that a request will become."""
+    """Return the same of the VM that a request will become."""
     return handles(request.name, request.tags, request.pool, request.gang.name if request.gang else None)

@@ -155,7 +155,9 @@ class MultiClusterScheduler(Scheduler):
         self.chosen[decision.request.name] = Chosen(member, decision, there)
 
     def _guest_between(self, cluster: str, guest: Guest, number: int | None = None) -> Guest:
-        """A guest as the rules between clusters see it: its cluster is its node, with a number of its own as VMID."""
+        """Return a guest as the rules between clusters see it: its cluster is its node, with a number of its own as
+        VMID.
+        """
         constraints = Constraints(affinity=self._terms(guest.constraints.affinity), gang=guest.constraints.gang)
         return Guest(
             next(self._numbers) if number is None else number,
@@ -170,7 +172,7 @@ class MultiClusterScheduler(Scheduler):
         )
 
     def _request_between(self, request: Request) -> Request:
-        """The request with only its rules between clusters, without what each cluster decides itself."""
+        """Return the request with only its rules between clusters, without what each cluster decides itself."""
         known = (member.requests.get(request.name) for member in self._members)
         request = next((each for each in known if each is not None), request)
         return Request(
@@ -186,7 +188,7 @@ class MultiClusterScheduler(Scheduler):
         )
 
     def _terms(self, terms: Iterable[AffinityTerm]) -> tuple[AffinityTerm, ...]:
-        """The terms between clusters: VMs that must share a node or a rack must share a cluster, too."""
+        """Return the terms between clusters: VMs that must share a node or a rack must share a cluster, too."""
         return tuple(
             term if term.topology_key in self._keys else replace(term, topology_key=CLUSTER_KEY)
             for term in terms
@@ -194,7 +196,7 @@ class MultiClusterScheduler(Scheduler):
         )
 
     def _unplaceable(self, request: Request, outcomes: Sequence[Outcome]) -> Outcome:
-        """The outcome of a request that does not fit in any cluster."""
+        """Return the outcome of a request that does not fit in any cluster."""
         verdicts = self.verdicts[request.name]
         told = "; ".join(f"{verdict.cluster}: {verdict.reason}" for verdict in verdicts)
         message = f'0/{len(verdicts)} clusters are available for VM "{request.name}": {told}'
@@ -216,7 +218,7 @@ class MultiClusterScheduler(Scheduler):
 
 
 def _try_member(member: Member, request: Request, refused: Mapping[str, Status], now: float) -> Outcome:
-    """The outcome of a request in one cluster, assumed there if it is a decision."""
+    """Return the outcome of a request in one cluster, assumed there if it is a decision."""
     for status in refused.values():
         return Outcome(
             request,
@@ -231,6 +233,6 @@ def _try_member(member: Member, request: Request, refused: Mapping[str, Status],
 
 
 def profile_between(profile: Profile) -> Profile:
-    """The profile with those of its plugins whose rules hold between clusters."""
+    """Return the profile with those of its plugins whose rules hold between clusters."""
     there = {type(plugin) for plugin in profile.all()}
     return Profile(profile.name, Registry(plugin for plugin in BETWEEN_CLUSTERS if plugin in there))

@@ -125,7 +125,7 @@ class StandingRules:
     def _of(
         self, tags: Iterable[str], names: Mapping[str, str], rules: Iterable[tuple[StandingRule, _Expressions]]
     ) -> tuple[list[AffinityTerm], list[Expression]]:
-        """The affinity terms and node expressions that tags and rules impose on one guest or request."""
+        """Return the affinity terms and node expressions that tags and rules impose on one guest or request."""
         terms: list[AffinityTerm] = []
         expressions: list[Expression] = []
         if self.tags:
@@ -139,7 +139,7 @@ class StandingRules:
 
     @staticmethod
     def _expressions(rule: StandingRule, nodes: Collection[Node]) -> _Expressions:
-        """The node expressions of a rule about nodes."""
+        """Return the node expressions of a rule about nodes."""
         if not rule.nodes:
             return ()
         names = sorted(node.name for node in nodes)
@@ -158,7 +158,7 @@ class StandingRules:
 def merge_constraints(
     given: Constraints, terms: Iterable[AffinityTerm], expressions: Iterable[Expression]
 ) -> Constraints:
-    """The constraints with these rules, each of them once."""
+    """Return the constraints with these rules, each of them once."""
     return replace(
         given,
         affinity=tuple(dict.fromkeys((*given.affinity, *terms))),
@@ -167,5 +167,5 @@ def merge_constraints(
 
 
 def _by_lower_case(nodes: Iterable[Node]) -> dict[str, str]:
-    """The nodes' names by their spelling in tags."""
+    """Return the nodes' names by their spelling in tags."""
     return {node.name.lower(): node.name for node in nodes}

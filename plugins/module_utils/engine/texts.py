@@ -32,8 +32,8 @@ NAMED_KINDS = {
 
 
 def known_names(names: Iterable[str], wanted: str) -> str:
-    """The existing names, for a message about a name that does not exist: all in order, or the most similar ones if
-    there are many.
+    """Return the existing names, for a message about a name that does not exist: all in order, or the most similar ones
+    if there are many.
 
     The text ends with the name that may be meant, if there is one.
     """
@@ -46,13 +46,13 @@ def known_names(names: Iterable[str], wanted: str) -> str:
 
 
 def hint(names: Iterable[str], wanted: str) -> str:
-    """The end of a message about a name that does not exist: the name that may be meant, or nothing."""
+    """Return the end of a message about a name that does not exist: the name that may be meant, or nothing."""
     meant = alike(names, wanted)
     return "" if meant is None else f"; did you mean {meant}?"
 
 
 def alike(names: Iterable[str], wanted: str) -> str | None:
-    """The name that is most like one that there is not, None when none is like it, or several are equally so."""
+    """Return the name that is most like one that there is not, None when none is like it, or several are equally so."""
     matcher = _matcher("", wanted.casefold())
     likeness = []
     for name in names:
@@ -70,35 +70,37 @@ def join_words(items: Sequence[str]) -> str:
 
 
 def of_one(reason: str) -> str:
-    """The reason of a rejection in the singular; rejections are worded for several nodes."""
+    """Return the reason of a rejection in the singular; rejections are worded for several nodes."""
     return re.sub(r"^were(?= |n't )", "was", reason)
 
 
 def first(items: Sequence[str], most: int) -> list[str]:
-    """The items, or when there are more than most, the first of them and how many more there are."""
+    """Return the items, or when there are more than most, the first of them and how many more there are."""
     return list(items) if len(items) <= most else [*items[:most], f"{len(items) - most} more"]
 
 
 def shorten(text: str, most: int = 100) -> str:
-    """A text of any length for a message: its first characters if there are more than most."""
+    """Return a text of any length for a message: its first characters if there are more than most."""
     return text if len(text) <= most else f"{text[:most]}..."
 
 
 def whole_number(text: object, digits: int = 18) -> int | None:
-    """The number that a text of at most so many ASCII digits is, else None: Python refuses to read the longest ones."""
+    """Return the number that a text of at most so many ASCII digits is, else None: Python refuses to read the longest
+    ones.
+    """
     written = str(text)
     return int(written) if written.isascii() and written.isdecimal() and len(written) <= digits else None
 
 
 def number_text(value: float) -> str:
-    """A number of any size for a message: Python refuses to write the largest ones."""
+    """Return a number of any size for a message: Python refuses to write the largest ones."""
     if not abs(value) < 1e15:
         return "a number of more than 15 digits"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def vcpus(amount: float) -> str:
-    """A number of vCPUs with its unit."""
+    """Return a number of vCPUs with its unit."""
     return f"{amount:g} vCPU{'' if amount == 1 else 's'}"
 
 

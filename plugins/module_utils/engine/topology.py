@@ -37,11 +37,11 @@ class DomainCounts:
         self.total, self.lowest = sum(self._counts.values()), min(self._counts.values(), default=0)
 
     def __len__(self) -> int:
-        """The number of domains."""
+        """Return the number of domains."""
         return len(self._counts)
 
     def count(self, node: Node) -> int:
-        """The number of counted guests in the node's domain; 0 if it has no domain."""
+        """Return the number of counted guests in the node's domain; 0 if it has no domain."""
         domain = label(node, self.key)
         return 0 if domain is None else self._counts.get(domain, 0)
 

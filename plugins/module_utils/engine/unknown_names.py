@@ -18,7 +18,7 @@ NO_STORAGES = "no storage is visible: the user needs Datastore.Audit on /storage
 
 
 def unknown_names(request: Request, cluster: ClusterState) -> list[str]:
-    """A text with the known names for each unknown name, and for each pattern that matches no node.
+    """Return a text with the known names for each unknown name, and for each pattern that matches no node.
 
     If there is no storage at all, a text says so for a request with disks.
     """
@@ -41,7 +41,7 @@ def unknown_names(request: Request, cluster: ClusterState) -> list[str]:
 
 
 def _labels(request: Request, cluster: ClusterState) -> Iterator[str]:
-    """The texts about labels of required rules that no node has."""
+    """Yield the texts about labels of required rules that no node has."""
     there = {NODE_KEY, *(key for info in cluster.nodes for key in info.node.labels)}
     wanted = [each.topology_key for each in request.topology_spread if each.hard]
     wanted += [each.topology_key for each in request.affinity if each.required]
@@ -52,7 +52,7 @@ def _labels(request: Request, cluster: ClusterState) -> Iterator[str]:
 
 
 def _volumes(request: Request, cluster: ClusterState) -> Iterator[str]:
-    """The texts about volumes that were looked for and exist on no node."""
+    """Yield the texts about volumes that were looked for and exist on no node."""
     for volume in dict.fromkeys(name for disk in request.disks for name in (disk.volume, disk.source) if name):
         looked = [info.volumes for info in cluster.nodes if volume in info.volumes]
         if looked and all(there[volume] is None for there in looked):
@@ -78,7 +78,7 @@ def _bridges(request: Request, cluster: ClusterState) -> Iterator[str]:
 
 
 def _named(request: Request, cluster: ClusterState) -> Iterator[str]:
-    """The texts about what options of the VM name and no node has."""
+    """Yield the texts about what options of the VM name and no node has."""
     online = [info.node for info in cluster.nodes if info.node.online]
     for kind, name in sorted(request.named):
         if online and all(node.has.get((kind, name)) is False for node in online):
@@ -92,7 +92,7 @@ def _cpu_types(request: Request, cluster: ClusterState) -> Iterator[str]:
 
 
 def _on_any_node(names: Sequence[frozenset[str] | None]) -> frozenset[str] | None:
-    """The union of what was read of each node; None if something was not read."""
+    """Return the union of what was read of each node; None if something was not read."""
     read = [each for each in names if each is not None]
     return frozenset().union(*read) if read and len(read) == len(names) else None
 

@@ -90,18 +90,18 @@ class Verdicts:
         self._totals = [total + round(weight * score * POINTS) for total, score in pairs]
 
     def scoring_plugins(self) -> set[str]:
-        """The names of the plugins that scored the nodes."""
+        """Return the names of the plugins that scored the nodes."""
         return {scores.plugin for scores in self._scores}
 
     def best(self, count: int) -> list[NodeVerdict]:
-        """The verdicts on the best nodes that passed, at most count, the best first. Equal nodes are in order of
+        """Return the verdicts on the best nodes that passed, at most count, the best first. Equal nodes are in order of
         name.
         """
         ranked = zip([-total for total in self._totals], range(len(self._passed)), strict=True)
         return [self._of(position) for _total, position in heapq.nsmallest(count, ranked)]
 
     def chosen(self) -> tuple[NodeInfo, float]:
-        """The first of the best nodes, with its score."""
+        """Return the first of the best nodes, with its score."""
         position = self._totals.index(max(self._totals))
         return self._passed[position], self._mean(position)
 
@@ -114,7 +114,7 @@ class Verdicts:
         return len(self._nodes)
 
     def rejected_nodes(self) -> dict[tuple[str, str], list[str]]:
-        """The names of the rejected nodes by plugin and reason, the most frequent reasons first."""
+        """Return the names of the rejected nodes by plugin and reason, the most frequent reasons first."""
         found: dict[tuple[str, str], list[str]] = {}
         for info, rejection in zip(self._nodes, self.rejections(), strict=True):
             if rejection is not None:
@@ -130,11 +130,11 @@ class Verdicts:
         )
 
     def _position(self, info: NodeInfo) -> int:
-        """The position of a node among those that passed."""
+        """Return the position of a node among those that passed."""
         return bisect.bisect_left(self._passed, info.index, key=lambda passed: passed.index)
 
     def _of(self, position: int) -> NodeVerdict:
-        """The verdict on a node that passed."""
+        """Return the verdict on a node that passed."""
         scores = {
             each.plugin: PluginScore(each.raw[position], each.normalized[position], each.weight)
             for each in self._scores

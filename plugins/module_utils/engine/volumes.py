@@ -124,7 +124,8 @@ def _land(clone: CloneSource, template: Template, node: NodeInfo, binding: Bindi
 
 
 def class_of(disk: Disk, classes: Mapping[str, StorageClass]) -> StorageClass:
-    """The storage class of the drive, or the class of all storages. Raises InvalidRequest for an unknown class."""
+    """Return the storage class of the drive, or the class of all storages. Raises InvalidRequest for an unknown class.
+    """
     if disk.storage_class is None:
         return ANY
     if disk.storage_class not in classes:
@@ -156,7 +157,9 @@ class Ranking:
     _ranked: Sequence[tuple[int, str]] = ()
 
     def first(self, taken: Mapping[str, int]) -> tuple[int, str]:
-        """The storage with the most space left, with its negated free space, when the request has taken some bytes."""
+        """Return the storage with the most space left, with its negated free space, when the request has taken some
+        bytes.
+        """
         if self._seen != self.shelf.changes:
             self._ranked = sorted(self.place(name, 0) for name in self.limits)
             self._seen = self.shelf.changes
@@ -195,7 +198,7 @@ def suitable(node: NodeInfo, kind: Kind) -> Suitable:
 
 
 def _ranking(shelf: Shelf, storages: Sequence[NodeStorage], kind: Kind) -> Ranking:
-    """The ranking of these storages of a shelf: the same one for all nodes that see the same shared storages."""
+    """Return the ranking of these storages of a shelf: the same one for all nodes that see the same shared storages."""
     key = kind, tuple(storage.use.name for storage in storages)
     if key not in shelf.rankings:
         limits = {storage.use.name: (storage.use, _limit(storage, kind.wanted)) for storage in storages}
@@ -211,7 +214,7 @@ def _named(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 def room(storage: NodeStorage, wanted: StorageClass, taken: int) -> int:
-    """The bytes that a class may still use of a storage of which this request has taken some already; may be
+    """Return the bytes that a class may still use of a storage of which this request has taken some already; may be
     negative.
     """
     use = storage.use
@@ -219,15 +222,15 @@ def room(storage: NodeStorage, wanted: StorageClass, taken: int) -> int:
 
 
 def larger_than_asked(disk: Disk, sizes: Collection[int]) -> int | None:
-    """The size of the smallest image that the drive may be imported from, if even that is larger than the drive; else
-    None. An image file may be a little larger than its disk.
+    """Return the size of the smallest image that the drive may be imported from, if even that is larger than the drive;
+    else None. An image file may be a little larger than its disk.
     """
     smallest = min(sizes, default=0)
     return smallest if 0 < disk.size < smallest - smallest // 512 - ROUNDING else None
 
 
 def _limit(storage: NodeStorage, wanted: StorageClass) -> int:
-    """The bytes that a class may use of the empty storage."""
+    """Return the bytes that a class may use of the empty storage."""
     total = storage.use.total
     return int(total * wanted.overcommit - (wanted.reserved * total if wanted.reserved < 1 else wanted.reserved))
 
@@ -238,14 +241,14 @@ def _could_hold(storage: NodeStorage, wanted: StorageClass, size: int) -> bool:
 
 
 def drives_anywhere(request: Request, classes: Mapping[str, StorageClass]) -> Drives | None:
-    """The drives of a request, if they do not depend on the node."""
+    """Return the drives of a request, if they do not depend on the node."""
     if request.clone is not None or any(disk.volume or disk.source for disk in request.disks):
         return None
     return None, _largest_first(request.disks, classes)
 
 
 def _drives_on(request: Request, node: NodeInfo, classes: Mapping[str, StorageClass]) -> Drives | Status:
-    """The drives that a request has on a node, or why the node cannot have them at all."""
+    """Return the drives that a request has on a node, or why the node cannot have them at all."""
     template = source_for(request.clone, node) if request.clone is not None else None
     if isinstance(template, Status):
         return template
@@ -271,7 +274,7 @@ def _largest_first(disks: Sequence[Disk], classes: Mapping[str, StorageClass]) -
 
 
 def _volume_conflict(volume: str, node: NodeInfo) -> Status | None:
-    """Why an existing volume cannot be used on the node."""
+    """Return why an existing volume cannot be used on the node."""
     name, separator, _rest = volume.partition(":")
     conflict = _present(name, node) if separator else None
     if conflict is None and node.volumes.get(volume, 0) is None:
@@ -280,7 +283,7 @@ def _volume_conflict(volume: str, node: NodeInfo) -> Status | None:
 
 
 def _with_source_size(disk: Disk, source: str, node: NodeInfo) -> Disk:
-    """The drive with the size of its import source, if that is known and larger."""
+    """Return the drive with the size of its import source, if that is known and larger."""
     return replace(disk, size=max(disk.size, node.volumes.get(source) or 0))
 
 
@@ -358,15 +361,15 @@ class _Search:
         return conflict or self._no_room(disk, kind, -most, first)
 
     def _candidates(self, kind: Kind) -> list[tuple[int, str]]:
-        """The active storages that suit a drive, each with its negated free space after the drives before it, the one
-        with the most first.
+        """Return the active storages that suit a drive, each with its negated free space after the drives before it,
+        the one with the most first.
         """
         taken = self._binding.bytes
         rankings = suitable(self._node, kind).rankings
         return sorted(ranking.place(name, taken.get(name, 0)) for ranking in rankings for name in ranking.limits)
 
     def _roomiest(self, kind: Kind) -> tuple[int, str] | None:
-        """The first of the candidates."""
+        """Return the first of the candidates."""
         best: tuple[int, str] | None = None
         for ranking in suitable(self._node, kind).rankings:
             first = ranking.first(self._binding.bytes)
@@ -397,7 +400,7 @@ class _Search:
 
 
 def _short(reason: str, detail: str, missing: int, *, resolvable: bool) -> Status:
-    """The status for missing space."""
+    """Return the status for missing space."""
     shortage = Shortage("storage", missing) if missing > 0 else None
     return (unschedulable if resolvable else unresolvable)(reason, detail, shortage)
 

@@ -93,7 +93,7 @@ class Creations:
         return bool(over)
 
     def _check(self, guest: Guest) -> bool:
-        """Return whether the creation of a VM is over. Note the VM if it is abandoned."""
+        """Whether the creation of a VM is over. Note the VM if it is abandoned."""
         if not self._is_unwritten(guest):
             return True
         if self._look_for_its_task(guest):
@@ -114,7 +114,7 @@ class Creations:
         return config is not None and is_unwritten(self._reader, guest.node, guest.vmid, config)
 
     def _look_for_its_task(self, guest: Guest) -> bool:
-        """Return whether a task may be creating the VM. Note the node if this user cannot see its tasks.
+        """Whether a task may be creating the VM. Note the node if this user cannot see its tasks.
 
         The task runs on the VM's node. A clone for another node is on the node of its template until the task moves it.
         """
@@ -140,8 +140,8 @@ class Creations:
 
 
 def is_unwritten(reader: Reader, node: str, vmid: int, config: Mapping[str, t.Any]) -> bool:
-    """Tell whether a VM's config is not written yet: it has the lock of its creation, or it is empty, without a lock,
-    while a backup is restored. Raises ConnectionFailed.
+    """Whether a VM's config is not written yet: it has the lock of its creation, or it is empty, without a lock, while
+    a backup is restored. Raises ConnectionFailed.
     """
     if config.get("lock") in BEING_MADE:
         return True

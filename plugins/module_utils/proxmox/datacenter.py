@@ -13,7 +13,7 @@ KEY = "ha-auto-rebalance"
 
 
 def balances_by_itself(session: Session) -> bool:
-    """Return whether the HA manager moves guests to balance the nodes."""
+    """Whether the HA manager moves guests to balance the nodes."""
     setting = session.get("/cluster/options").get("crs")
     return isinstance(setting, Mapping) and bool(int(setting.get(KEY) or 0))
 

@@ -81,7 +81,7 @@ def identity_of(config: Mapping[str, t.Any], node: str, kind: str = "qemu") -> I
 
 
 def compare(planned: Identity, found: Identity) -> Sameness:
-    """Tell whether the guest that was found is the one that was planned for."""
+    """Whether the guest that was found is the one that was planned for."""
     if (planned.kind, planned.ctime) != (found.kind, found.ctime):
         return Sameness.OTHER
     if planned.vmgenid is not None and planned.vmgenid == found.vmgenid:
@@ -99,7 +99,7 @@ def compare(planned: Identity, found: Identity) -> Sameness:
 
 
 def is_changed_by_us(before: Identity, now: Identity, touched: Collection[str]) -> bool:
-    """Tell whether a change of the config that we have made explains every difference between two identities.
+    """Whether a change of the config that we have made explains every difference between two identities.
 
     It may set the name and the marks that are touched, and it changes the digest, which is all that unmarked guests
     have.

@@ -97,7 +97,7 @@ class Leftovers:
             raise Ended(LeftBehind(making.vmid, making.task_node, error, cure)) from error
 
     def _is_leftover(self, making: Making, task: Upid, config: Mapping[str, t.Any]) -> bool:
-        """Tell whether the VM has our name and was made while our task ran, when nobody else could use the VMID."""
+        """Whether the VM has our name and was made while our task ran, when nobody else could use the VMID."""
         created = re.search(r"\bctime=(\d{1,18})\b", str(config.get("meta", "")))
         if config.get("name") != making.name or config.get("lock") or created is None:
             return False

@@ -359,8 +359,8 @@ class Lifecycle:
         return reached
 
     def _is_started_by_ha(self, vmid: int) -> bool:
-        """Tell whether the HA manager reports the VM as started. Its own status does not prove that: a VM whose start
-        fails is C(running) for a moment.
+        """Whether the HA manager reports the VM as started. Its own status does not prove that: a VM whose start fails
+        is C(running) for a moment.
 
         True for a user without Sys.Audit on C(/), who cannot read it: then the VM's own status has to do.
         """

@@ -100,7 +100,7 @@ class Ending:
 
 
 def adjustment_of(changes: ChangeSet, without: Collection[str] = ()) -> Adjustment:
-    """The adjustment for changes, except the conversion to a template and the keys in without."""
+    """Return the adjustment for changes, except the conversion to a template and the keys in without."""
     parameters: dict[str, t.Any] = {
         key: value for key, value in changes.parameters.items() if key != TEMPLATE and key not in without
     }

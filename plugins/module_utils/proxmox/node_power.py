@@ -60,7 +60,7 @@ def wake_node(session: Session, node: str) -> None:
 
 
 def read_armed_state(reader: Reader) -> str:
-    """Return whether HA is armed; empty on releases that cannot disarm it. One request."""
+    """Whether HA is armed; empty on releases that cannot disarm it. One request."""
     rows: list[Row] = reader.get("/cluster/ha/status/current")
     return next((str(row["armed-state"]) for row in rows if row.get("armed-state")), "")
 

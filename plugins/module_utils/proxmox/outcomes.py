@@ -14,7 +14,7 @@ _ALLOCATION = re.compile(r"^[^:,]+:(\d+(\.\d+)?|cloudinit)(,|$)|(^|,)import-from
 
 
 def is_missing(message: str) -> bool:
-    """Tell whether the VM does not exist on the node of the call or task."""
+    """Whether the VM does not exist on the node of the call or task."""
     # Proxmox answers 500 for what is missing, never 404. On another node, an existing VM is missing, too.
     return bool(
         re.search(r"Configuration file '[^']*' does not exist|unable to find configuration file for VM \d+", message)
@@ -22,37 +22,37 @@ def is_missing(message: str) -> bool:
 
 
 def is_modified(message: str) -> bool:
-    """Tell whether a write was refused because the config no longer has the digest that came with it."""
+    """Whether a write was refused because the config no longer has the digest that came with it."""
     return bool(re.search(r"checksum miss?match|detected modified configuration", message))
 
 
 def is_running_already(message: str, vmid: int) -> bool:
-    """Tell whether a start task failed because the VM runs: it held the VM's lock, so no other start goes on."""
+    """Whether a start task failed because the VM runs: it held the VM's lock, so no other start goes on."""
     return bool(re.search(rf"\bVM {vmid} already running\b", message))
 
 
 def is_shutdown_timeout(message: str) -> bool:
-    """Tell whether a guest did not shut down in time."""
+    """Whether a guest did not shut down in time."""
     return "VM quit/powerdown failed" in message
 
 
 def is_paused(message: str) -> bool:
-    """Tell whether a shutdown was refused because the guest is paused."""
+    """Whether a shutdown was refused because the guest is paused."""
     return "VM is paused - cannot shutdown" in message
 
 
 def is_worker_failure(message: str) -> bool:
-    """Tell whether Proxmox could not start the process of a task: nothing of the task was done."""
+    """Whether Proxmox could not start the process of a task: nothing of the task was done."""
     return bool(re.search(r"start worker failed|starting worker failed|unable to fork worker", message))
 
 
 def is_killed(exitstatus: str) -> bool:
-    """Tell whether the process of a task was killed, so that Proxmox did not clean up."""
+    """Whether the process of a task was killed, so that Proxmox did not clean up."""
     return exitstatus == "unexpected status"
 
 
 def is_vmid_taken(message: str, vmid: int) -> bool:
-    """Tell whether a create or clone failed because another guest has vmid, or is being created with it."""
+    """Whether a create or clone failed because another guest has vmid, or is being created with it."""
     return any(
         re.search(pattern, message)
         for pattern in (
@@ -66,12 +66,12 @@ def is_vmid_taken(message: str, vmid: int) -> bool:
 
 
 def is_tag_refusal(message: str) -> bool:
-    """Tell whether a create failed because this user may not set tags in it (from 9.2 on); afterwards it may work."""
+    """Whether a create failed because this user may not set tags in it (from 9.2 on); afterwards it may work."""
     return bool(re.search(r"\(/vms/\d+, VM\.Config\.Options\)|Sys\.Modify for modifying tag", message))
 
 
 def is_busy(message: str) -> bool:
-    """Tell whether another attempt may succeed: a lock timed out, or the process of a task could not be started."""
+    """Whether another attempt may succeed: a lock timed out, or the process of a task could not be started."""
     if is_worker_failure(message):
         return True
     if is_shutdown_timeout(message):
@@ -80,7 +80,7 @@ def is_busy(message: str) -> bool:
 
 
 def lacks_quorum(message: str) -> bool:
-    """Tell whether a write was refused for lack of quorum, which makes the cluster's file system read-only."""
+    """Whether a write was refused for lack of quorum, which makes the cluster's file system read-only."""
     return bool(re.search(r"no quorum|unable to open file '/etc/pve/[^']*' - Permission denied", message))
 
 

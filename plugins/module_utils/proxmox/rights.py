@@ -104,7 +104,7 @@ class Visible:
     modern: bool = True
 
     def bridge(self, name: str) -> str:
-        """The path of a bridge or VNet."""
+        """Return the path of a bridge or VNet."""
         return f"/sdn/zones/{self.bridges.get(name, 'localnetwork')}/{name}"
 
 
@@ -285,7 +285,7 @@ def commands_for(holders: Iterable[Holder], roles: Collection[str]) -> list[str]
 
 
 def _grants(holder: Holder) -> dict[str, frozenset[str]]:
-    """The privileges that the new entry on each path has, the paths above first."""
+    """Return the privileges that the new entry on each path has, the paths above first."""
     found: dict[str, frozenset[str]] = {}
     for path in sorted({need.grant for need in holder.missing}):
         lacking = {need.privilege for need in holder.missing if need.grant == path}
@@ -301,7 +301,7 @@ def _counts(privilege: str, path: str) -> bool:
 
 
 def _free_name(path: str, taken: Collection[str]) -> str:
-    """A name for a role that is not taken."""
+    """Return a name for a role that is not taken."""
     words = re.findall(r"[A-Za-z0-9]+", path)
     name = "Scheduler-" + ("-".join(words) or "cluster")[:60]
     numbers = (f"{name}-{number}" for number in range(2, 10_000))

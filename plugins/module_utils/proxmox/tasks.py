@@ -113,8 +113,8 @@ class Upid:
         return cls(str(text), parts[1], int(parts[4], 16), parts[5], parts[6], parts[7])
 
     def began_before(self, other: Upid) -> bool:
-        """Tell whether another task began later. Within a second, only the tasks of one node have an order: the UPID
-        has the time of their process as well, in hundredths of a second since the node was booted.
+        """Whether another task began later. Within a second, only the tasks of one node have an order: the UPID has the
+        time of their process as well, in hundredths of a second since the node was booted.
         """
         if self.node != other.node or self.started != other.started:
             return self.started < other.started
@@ -132,7 +132,7 @@ def task_rows(reader: Reader, node: str, about: int | str) -> list[Mapping[str, 
 
 
 def is_destroyed_since(reader: Reader, node: str, vmid: int, made: str, since: float | None) -> bool:
-    """Tell whether the VM that a task made was destroyed on node since, so that another one has its VMID if any has.
+    """Whether the VM that a task made was destroyed on node since, so that another one has its VMID if any has.
 
     made is the UPID of the task that made it; if that is not known, it was requested at since by the server's clock, or
     at any time. Tasks that this user cannot see do not count.

@@ -107,7 +107,7 @@ class _Place:
         self._found_ahead = 0
 
     def pause(self) -> float:
-        """How long to sleep until the next look: half the time until its turn, by the pace of the queue so far.
+        """Return how long to sleep until the next look: half the time until its turn, by the pace of the queue so far.
 
         The first in the queue looks ten times as often as the lease changes hands.
         """

@@ -42,7 +42,7 @@ class ReservationLost(CollectionError):
 
     @classmethod
     def of(cls, cluster: str, vmids: Collection[int]) -> ReservationLost:
-        """The error about reservations that are no longer their holder's."""
+        """Return the error about reservations that are no longer their holder's."""
         lost = sorted(vmids)
         return cls(
             f"The reservation of VMID {', '.join(map(str, lost))} has expired: this process was paused, or could not "

@@ -74,7 +74,7 @@ def look_at_ledger(where: str | None) -> str:
 
 
 def _path_of(where: str | None) -> Path:
-    """The path of a ledger in a file. Raises InvalidRequest and LedgerUnavailable."""
+    """Return the path of a ledger in a file. Raises InvalidRequest and LedgerUnavailable."""
     if where is None or where == "default":
         return _default_path()
     # Some write three slashes before an absolute path and some four.

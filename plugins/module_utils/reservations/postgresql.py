@@ -88,7 +88,7 @@ class PostgreSQLDatabase(Database):
             self._connection.close()
 
     def has_tables(self) -> bool:
-        """Tell whether the tables have been created."""
+        """Whether the tables have been created."""
         return self._has_tables(self.read(_HAS_TABLES)[1])
 
     def _prepare(self, *, create: bool) -> None:

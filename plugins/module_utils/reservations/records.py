@@ -44,7 +44,7 @@ class Holder:
         return cls(platform.node(), pid, _process_space(), _start_time(pid) or "", secrets.token_hex(8))
 
     def is_dead(self) -> bool:
-        """Tell whether the process has certainly ended. False also when it cannot be seen from here."""
+        """Whether the process has certainly ended. False also when it cannot be seen from here."""
         if self.space != _process_space():
             return False
         try:
@@ -173,7 +173,7 @@ class Reservation:
         return f"{self.name} on {self.node}" if self.per_node else self.name
 
     def has_ended(self, now: float) -> bool:
-        """Tell whether the reservation no longer counts.
+        """Whether the reservation no longer counts.
 
         If the holder died in the phase C(reserved), no VM will be created. In later phases the VM may exist or still be
         created, and only the reservation shows its sizes: it counts until it is confirmed or expires.
@@ -230,7 +230,7 @@ def to_row(reservation: Reservation) -> tuple[t.Any, ...]:
 
 
 def has_expired(row: Iterable[t.Any], now: float) -> bool:
-    """Tell whether a row of COLUMNS has expired. The other columns are not checked."""
+    """Whether a row of COLUMNS has expired. The other columns are not checked."""
     *_others, phase, _created, expires, _resources = row
     return isinstance(expires, (int, float)) and now - (LASTS if phase == "binding" else 0.0) >= expires
 

@@ -122,13 +122,13 @@ class Access:
         return self.session is None
 
     def writer(self) -> Session:
-        """The session for writes. Raises InvalidRequest if the run is offline."""
+        """Return the session for writes. Raises InvalidRequest if the run is offline."""
         if self.session is None:
             raise InvalidRequest("snapshot: a recorded cluster cannot be written to")
         return self.session
 
     def of_others(self, reservations: Iterable[Reservation]) -> list[Reservation]:
-        """The reservations without those that this run will decide about again."""
+        """Return the reservations without those that this run will decide about again."""
         return [each for each in reservations if each.vmid not in self.claimed or each.holder != self.holder]
 
     def claim(self, vmids: Iterable[int]) -> None:
@@ -192,16 +192,16 @@ class Access:
         return KeptDemands(None if user is None else self._kept_in, f"{self.identity()} {user}")
 
     def identity(self) -> str:
-        """The cluster's name in the ledger, the same for every user and every address."""
+        """Return the cluster's name in the ledger, the same for every user and every address."""
         if self._identity is None:
             known = self._recall()
             self._identity = known[0] if known else self._asked_identity()
         return self._identity
 
     def read(self, known: Mapping[int, KnownGuest] = MappingProxyType({}), *, patience: float = SETTLING) -> Snapshot:
-        """The cluster now, with what the user configured about its nodes. known are guests that need not be read again.
-        Waits for guests that others are creating, at most C(patience) seconds in total; in a recording they stay as
-        they are.
+        """Return the cluster now, with what the user configured about its nodes. known are guests that need not be read
+        again. Waits for guests that others are creating, at most C(patience) seconds in total; in a recording they stay
+        as they are.
         """
         snapshot = read_settled(self.reader, known=known, patience=0.0 if self.offline else patience)
         self._check_identity(snapshot)
@@ -228,13 +228,14 @@ class Access:
         return is_another(self.reader, reservation, found)
 
     def glance(self) -> Snapshot:
-        """The cluster as a single request shows it. New things appear late in it, but it shows that something has
-        changed.
+        """Return the cluster as a single request shows it. New things appear late in it, but it shows that something
+        has changed.
         """
         return self.with_facts(read_snapshot(self.reader))
 
     def with_facts(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with what the user configured about its nodes, and with the rules that apply to its guests.
+        """Return the snapshot with what the user configured about its nodes, and with the rules that apply to its
+        guests.
 
         Raises InvalidRequest if an option names a node that the cluster does not have.
         """
@@ -252,7 +253,7 @@ class Access:
         many: bool = False,
         fresh: bool = True,
     ) -> Snapshot:
-        """The snapshot with the additional data that placing these requests needs.
+        """Return the snapshot with the additional data that placing these requests needs.
 
         subjects are the data that the enabled plugins need; the rest is not read. many: whether each request may be
         placed many times. fresh: whether to read the bounds for VMIDs, and which nodes have just gone into maintenance,
@@ -317,12 +318,12 @@ class Access:
 
 
 def endpoint_of(params: Mapping[str, t.Any]) -> tuple[str, int]:
-    """The key of a cluster in the ledger, from the connection options: its hosts and their port."""
+    """Return the key of a cluster in the ledger, from the connection options: its hosts and their port."""
     return ",".join(params["api_host"]), int(params.get("api_port") or DEFAULT_PORT)
 
 
 def subjects_of(profiles: Iterable[Profile]) -> frozenset[Subject]:
-    """The data that the plugins of these profiles need besides nodes, guests and storages."""
+    """Return the data that the plugins of these profiles need besides nodes, guests and storages."""
     return frozenset(subject for profile in profiles for plugin in profile.all() for subject in plugin.reads)
 
 
@@ -349,7 +350,7 @@ def needs_root(options: Mapping[str, t.Any]) -> str | None:
 
 
 def _guests_alike(requests: Iterable[Request], snapshot: Snapshot) -> frozenset[int]:
-    """The guests that tell what new VMs will use of which the user does not say it."""
+    """Return the guests that tell what new VMs will use of which the user does not say it."""
     due = (request for request in requests if not {CPU, MEMORY} <= request.demand.keys())
     return frozenset(guest.vmid for request in due for guest in guests_like(request, snapshot.guests) if guest.vmid > 0)
 
@@ -364,7 +365,7 @@ def _named_volumes(requests: Sequence[Request]) -> frozenset[str]:
 
 
 def _new_bytes(requests: Sequence[Request], *, many: bool) -> int:
-    """The total size of the new disks, as far as it is known before templates and images are read."""
+    """Return the total size of the new disks, as far as it is known before templates and images are read."""
     size = sum(disk.size for request in requests for disk in request.disks)
     if many:
         return sys.maxsize if any(map(_has_new_disks, requests)) else 0

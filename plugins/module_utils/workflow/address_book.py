@@ -177,7 +177,7 @@ class AddressBook:
     def _options(
         self, given: Mapping[str, t.Any], cards: Mapping[str, Mapping[AddressPool, Address]]
     ) -> dict[str, t.Any]:
-        """The API parameters of the addresses, and of the name servers where the VM names none."""
+        """Return the API parameters of the addresses, and of the name servers where the VM names none."""
         ipconfig = {
             card: ",".join(f"{k}={v}" for pool, address in found.items() for k, v in pool.properties(address).items())
             for card, found in cards.items()
@@ -225,7 +225,7 @@ class AddressBook:
         return None if holder == entry.label else holder
 
     def _usage(self) -> Mapping[Address, Sequence[Guest]]:
-        """The guests by their addresses; read once in a cycle."""
+        """Return the guests by their addresses; read once in a cycle."""
         with self._reading:
             if self._used is None:
                 found = read_static_addresses(self._reader, self._guests)

@@ -48,7 +48,9 @@ class Claims:
 
     @classmethod
     def of(cls, pending: Iterable[Reservation], jobs: Sequence[Job]) -> Claims:
-        """The addresses of VMs that others are creating, and of VMs of the run that exist. New ones claim their own."""
+        """Return the addresses of VMs that others are creating, and of VMs of the run that exist. New ones claim their
+        own.
+        """
         asked = {job.entry.request.name for job in jobs}
         claims = cls()
         for reservation in pending:
@@ -101,7 +103,7 @@ def _has(job: Job, address: str) -> bool:
 
 
 def _kept_addresses(plan: ExistingPlan) -> set[tuple[str, Network | None]]:
-    """The addresses that an existing VM keeps: a running one may need a restart before it gives one up."""
+    """Return the addresses that an existing VM keeps: a running one may need a restart before it gives one up."""
     if "delete" in plan.actions:
         return set()
     before = {**plan.config, **{key: change["old"] or "" for key, change in plan.pending.items()}}

@@ -33,7 +33,9 @@ _REFUSAL_WITHOUT_AGENT = "No QEMU guest agent configured"
 
 
 def address_info(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The module's result. Raises InvalidRequest, and what reading raises apart from an agent that does not answer."""
+    """Return the module's result. Raises InvalidRequest, and what reading raises apart from an agent that does not
+    answer.
+    """
     networks = parse_networks(params["networks"])
     session = Session.connect(params)
     try:
@@ -106,7 +108,7 @@ def agent_addresses(
 
 
 def usable_addresses(interfaces: t.Any, networks: Sequence[Network]) -> list[str]:
-    """The addresses by which others can reach the guest, IPv4 before IPv6, else in the guest's order.
+    """Return the addresses by which others can reach the guest, IPv4 before IPv6, else in the guest's order.
 
     Loopback, link-local, multicast and unspecified addresses are left out; with networks, also those outside of all of
     them. What is no address is left out, too: the owner of the guest decides what its agent reports.
@@ -144,7 +146,7 @@ def within(address: Address | str, networks: Sequence[Network]) -> bool:
 
 
 def parse_networks(texts: Iterable[str]) -> list[Network]:
-    """The networks of the option of that name. Raises InvalidRequest."""
+    """Return the networks of the option of that name. Raises InvalidRequest."""
     networks = []
     for text in texts:
         try:

@@ -138,7 +138,7 @@ def _check_request(planned: PlannedVM, asked: Mapping[str, t.Any]) -> None:
 
 
 def _hold(entry: Entry, planned: PlannedVM) -> Entry:
-    """The entry, restricted so that the scheduler can only decide as planned."""
+    """Return the entry, restricted so that the scheduler can only decide as planned."""
     request = entry.request
     if planned.vmid is not None:
         request = replace(request, vmid=planned.vmid)
@@ -164,7 +164,7 @@ def _hold(entry: Entry, planned: PlannedVM) -> Entry:
 
 
 def _held_backup(entry: Entry, planned: PlannedVM) -> Backup | None:
-    """The planned backup, with its disks on the planned storage if the task names none."""
+    """Return the planned backup, with its disks on the planned storage if the task names none."""
     if entry.backup is None:
         return None
     named = {disk.slot for disk in entry.request.disks}
@@ -173,7 +173,7 @@ def _held_backup(entry: Entry, planned: PlannedVM) -> Backup | None:
 
 
 def _with_drives(request: Request, storages: Mapping[str, str]) -> Request:
-    """The request with new drives on these storages, by slot."""
+    """Return the request with new drives on these storages, by slot."""
     drives = {
         slot: replace(drive, storage=storages[slot])
         for slot, drive in request.options.items()
@@ -186,7 +186,7 @@ def _with_drives(request: Request, storages: Mapping[str, str]) -> Request:
 
 
 def deviations(planned: PlannedVM, now: PlannedVM) -> Iterator[str]:
-    """The deviations from the plan, as sentence parts."""
+    """Yield the deviations from the plan, as sentence parts."""
     made = planned.is_new and not now.is_new
     if not (now.actions or made):
         return
@@ -228,7 +228,7 @@ def _other_decision(planned: PlannedVM, now: PlannedVM) -> Iterator[str]:
 
 
 def _stranger(planned: Identity | None, now: Identity | None) -> str | None:
-    """The sentence part about a guest that is not, or may not be, the planned one; None if it is."""
+    """Return the sentence part about a guest that is not, or may not be, the planned one; None if it is."""
     if planned is None and now is None:
         # The plan makes it.
         return None
@@ -261,7 +261,7 @@ def _other_pending(planned: Mapping[str, Change], now: Mapping[str, Change]) -> 
 
 
 def _elsewhere(planned: PlannedVM, job: Job) -> Iterator[str]:
-    """The drives of a meanwhile created VM that are not on the planned storages."""
+    """Yield the drives of a meanwhile created VM that are not on the planned storages."""
     if not planned.is_new or job.plan is None:
         return
     for slot, storage in sorted(planned.storages.items()):

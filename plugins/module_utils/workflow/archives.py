@@ -51,7 +51,7 @@ class Archives:
         self.doubts: dict[str, str] = {}
 
     def resolve(self, entry: Entry, snapshot: Snapshot) -> Entry:
-        """The entry with the backup in its request, and the backup's sizes and disks where the entry gives none.
+        """Return the entry with the backup in its request, and the backup's sizes and disks where the entry gives none.
 
         Raises ArchiveNotFound, PermissionDenied, ApiError, ConnectionFailed, and InvalidRequest for what Proxmox cannot
         restore like this.
@@ -79,7 +79,7 @@ class Archives:
     def _find(
         self, entry: Entry, wanted: Backup, snapshot: Snapshot
     ) -> tuple[backups.StoredBackup, backups.StoredBackup]:
-        """The backup that is wanted, the latest one of a VMID, and the oldest one that may be wanted as well."""
+        """Return the backup that is wanted, the latest one of a VMID, and the oldest one that may be wanted as well."""
         owner = _OWNER.search(wanted.volume or "")
         vmid = int(owner[1] or owner[2]) if owner else wanted.vmid
         lists = backups.read_backups(self._reader, snapshot, wanted.kept_on, vmid)
@@ -134,7 +134,7 @@ class Archives:
 
 
 def _disks(entry: Entry, backup: Backup, config: Mapping[str, t.Any]) -> list[Disk]:
-    """The drives to create: those of the backup, combined into one as they go to one storage, and new ones."""
+    """Return the drives to create: those of the backup, combined into one as they go to one storage, and new ones."""
     given = {disk.slot: disk for disk in entry.request.disks}
     kept = drives_from(config).volumes
     asked = {slot: given.pop(slot) for slot, _storage, _size in kept if slot in given}
@@ -165,7 +165,8 @@ def _agree(entry: Entry, what: str, wanted: Mapping[str, str | None]) -> str | N
 
 
 def restore_parameters(decision: Decision, archive: Archive) -> dict[str, t.Any]:
-    """The parameters of C(POST /nodes/NODE/qemu) that restore the VM, with the options that it can set as well."""
+    """Return the parameters of C(POST /nodes/NODE/qemu) that restore the VM, with the options that it can set as well.
+    """
     request = decision.request
     config = _without_identity(archive.config) if archive.unique else archive.config
     options = {key: value for key, value in request.options.items() if not isinstance(value, Drive)}
@@ -184,14 +185,14 @@ def restore_parameters(decision: Decision, archive: Archive) -> dict[str, t.Any]
 
 
 def options_after_restore(request: Request) -> dict[str, t.Any]:
-    """The options that can only be set after the restore: drives, and options to unset."""
+    """Return the options that can only be set after the restore: drives, and options to unset."""
     left = {key: value for key, value in request.options.items() if isinstance(value, Drive) or value == ""}
     # Proxmox appends new CD drives to it.
     return {**left, "boot": request.options["boot"]} if left and "boot" in request.options else left
 
 
 def _without_identity(config: Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """A config without the MAC addresses and the UUID, which Proxmox replaces for a VM that is to be unique."""
+    """Return a config without the MAC addresses and the UUID, which Proxmox replaces for a VM that is to be unique."""
     found = dict(config)
     for key, value in config.items():
         kind, identity = _KINDS_WITH_IDENTITY.get(key.rstrip("0123456789"), (None, ""))

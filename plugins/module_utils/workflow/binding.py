@@ -213,7 +213,7 @@ class BindingCycle:
             self._access.ledger.release(self._access.identity(), [vmid], self._access.holder)
 
     def _status_of(self, node: str, vmid: int) -> str | None:
-        """The VM's status; None when it is unknown, or there is no such VM."""
+        """Return the VM's status; None when it is unknown, or there is no such VM."""
         with suppress(CollectionError):
             answer: t.Mapping[str, t.Any] = self._access.reader.get(f"/nodes/{node}/qemu/{vmid}/status/current")
             return str(answer["status"])
@@ -249,7 +249,8 @@ class BindingCycle:
 
 
 def _in_order(jobs: Sequence[Job]) -> Iterable[Sequence[Job]]:
-    """The jobs in groups, one after the other: templates are made before their clones, and removed after them."""
+    """Return the jobs in groups, one after the other: templates are made before their clones, and removed after them.
+    """
     groups: Iterable[Sequence[Job]] = [jobs]
     if any(job.decision is not None and _is_of_own_template(job.decision) for job in jobs):
         groups = made_in_order(jobs)
@@ -285,7 +286,7 @@ def kept_alive(ledger: Ledger, cluster: str, vmids: Collection[int], holder: Hol
 
 
 def _adjusting(options: Mapping[str, t.Any], decision: Decision, devices: Mapping[str, str]) -> Adjust:
-    """The function that computes the changes from the config of a new VM to the requested one."""
+    """Return the function that computes the changes from the config of a new VM to the requested one."""
 
     def adjust(config: Mapping[str, t.Any]) -> Adjustment:
         return adjustment_of(clone_adjustments(options, config, storages=decision.storages, devices=devices))
@@ -294,7 +295,7 @@ def _adjusting(options: Mapping[str, t.Any], decision: Decision, devices: Mappin
 
 
 def _template_of(decision: Decision, templates: Sequence[Template]) -> Template:
-    """The template to clone: the chosen one; if no plugin chooses one, that on the node, or else the first."""
+    """Return the template to clone: the chosen one; if no plugin chooses one, that on the node, or else the first."""
     own = (template for template in templates if template.node == decision.node)
     return decision.template or next(own, templates[0])
 

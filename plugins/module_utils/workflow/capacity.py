@@ -82,7 +82,7 @@ class Shapes:
     def fit(
         self, access: Access, counted: Counted, *, most: int = MOST, fresh: bool = True, known_only: bool = False
     ) -> CapacityReport:
-        """How many of the VMs fit into the cluster, at most so many. fresh is that of Access.complete.
+        """Return how many of the VMs fit into the cluster, at most so many. fresh is that of Access.complete.
 
         known_only leaves out nodes of which it is not known what they use.
 
@@ -113,7 +113,8 @@ class Shapes:
 
 
 def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[str, t.Any]:
-    """The module's result. per_vm names the options of one VM, which the top level and each of C(shapes) may have.
+    """Return the module's result. per_vm names the options of one VM, which the top level and each of C(shapes) may
+    have.
 
     Raises InvalidRequest, and what reading the cluster raises.
     """
@@ -159,7 +160,7 @@ def counted_by_n_plus_one(storages: Iterable[Storage]) -> str:
 
 
 def _entries(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> list[Entry]:
-    """An entry for each shape. Those without a name get one."""
+    """Return an entry for each shape. Those without a name get one."""
     if not params.get("shapes"):
         return build_entries({**params, "name": params.get("name") or SHAPE.format(1)}, per_vm, time.time())
     shapes = expand(params["shapes"], params, SHAPES)
@@ -222,6 +223,6 @@ def advice(access: Access, snapshot: Snapshot) -> dict[str, t.Any]:
 
 
 def _options(size: Size) -> dict[str, int]:
-    """The options of a VM with which qemu_schedule would give it that size."""
+    """Return the options of a VM with which qemu_schedule would give it that size."""
     sockets = {"sockets": 1} if size.resource == CPU else {}
     return {"vmid": size.vmid, _OPTIONS[size.resource]: size.suggested, **sockets}

@@ -61,7 +61,7 @@ class IdleSelectors:
         self._tried: dict[Selector, bool] = {}
 
     def cautions(self, request: Request) -> Iterator[str]:
-        """The warnings about the rules of a request."""
+        """Yield the warnings about the rules of a request."""
         rules = [("affinity", each.selector) for each in request.affinity]
         rules += [("topology_spread", each.selector) for each in request.topology_spread]
         for option, selector in dict.fromkeys(rules):

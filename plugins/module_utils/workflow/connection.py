@@ -76,7 +76,8 @@ class Report:
 
 
 def check_connection(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float) -> dict[str, t.Any]:
-    """The result of the module. per_vm names the options of one VM. Raises InvalidRequest for options about VMs."""
+    """Return the result of the module. per_vm names the options of one VM. Raises InvalidRequest for options about VMs.
+    """
     task = None if params.get("vms") is None else Task.of(params, per_vm, now)
     purposes = purposes_of(params.get("purposes"), [] if task is None else task.entries)
     report = Report(facts={**_NOTHING, "purposes": purposes})
@@ -105,7 +106,7 @@ _NOTHING: Mapping[str, t.Any] = {
 
 
 def purposes_of(named: Iterable[str] | None, entries: Iterable[Entry]) -> list[str]:
-    """The purposes that are checked: those that the task names, and those of its VMs."""
+    """Return the purposes that are checked: those that the task names, and those of its VMs."""
     found = list(named or (OFTEN if not entries else ("provision",)))
     for entry in entries:
         options = entry.request.options
@@ -255,7 +256,7 @@ def _wanted_privileges(look: ClusterLook, entries: Sequence[Entry]) -> Wanted:
 
 
 def _storages_of(entry: Entry) -> Iterator[str | None]:
-    """The storages on which a VM gets new volumes; None for one that the scheduler chooses."""
+    """Yield the storages on which a VM gets new volumes; None for one that the scheduler chooses."""
     if entry.clone is not None:
         yield entry.clone.storage
     for disk in entry.request.disks:
@@ -264,7 +265,7 @@ def _storages_of(entry: Entry) -> Iterator[str | None]:
 
 
 def _sources_of(look: ClusterLook, entry: Entry) -> list[t.Any]:
-    """The guests that may be the source of a VM."""
+    """Return the guests that may be the source of a VM."""
     clone = entry.clone
     if clone is None:
         return []

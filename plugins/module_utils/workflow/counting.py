@@ -139,7 +139,9 @@ def count_reservations(
 
 
 def cluster_state(whole: Snapshot, stand_ins: Iterable[Guest], excluded: Collection[int] = ()) -> ClusterState:
-    """The cluster state for the scheduler, with the stand-ins of reservations assumed and the excluded VMIDs taken."""
+    """Return the cluster state for the scheduler, with the stand-ins of reservations assumed and the excluded VMIDs
+    taken.
+    """
     state = ClusterState(replace(whole, vmids_unseen=whole.vmids_unseen.union(excluded)))
     for guest in stand_ins:
         state.assume_guest(guest)
@@ -147,19 +149,19 @@ def cluster_state(whole: Snapshot, stand_ins: Iterable[Guest], excluded: Collect
 
 
 def with_stand_ins(whole: Snapshot, stand_ins: Iterable[Guest], excluded: Collection[int] = ()) -> Snapshot:
-    """The snapshot with the guests that reservations stand in for, and the excluded VMIDs taken."""
+    """Return the snapshot with the guests that reservations stand in for, and the excluded VMIDs taken."""
     guests = (*whole.guests, *stand_ins)
     return replace(whole, guests=guests, vmids_unseen=whole.vmids_unseen.union(excluded))
 
 
 def known_among(asked: Mapping[int, Request], guests: Iterable[Guest]) -> dict[int, Request]:
-    """The requests in asked, by VMID, whose VMs are among the guests under the requested name."""
+    """Return the requests in asked, by VMID, whose VMs are among the guests under the requested name."""
     names = {guest.vmid: guest.name for guest in guests}
     return {vmid: request for vmid, request in asked.items() if vmid in names and request.name in ("", names[vmid])}
 
 
 def with_rules_of(asked: Mapping[int, Request], snapshot: Snapshot) -> Snapshot:
-    """The snapshot with the groups and rules of the VMs that a run requests, as Proxmox does not store these."""
+    """Return the snapshot with the groups and rules of the VMs that a run requests, as Proxmox does not store these."""
     known = known_among(asked, snapshot.guests)
     guests = (_with_rules(guest, known[guest.vmid]) if guest.vmid in known else guest for guest in snapshot.guests)
     return replace(snapshot, guests=tuple(guests))
@@ -178,7 +180,7 @@ def is_settled(guest: Guest) -> bool:
 
 
 def guest_of(reservation: Reservation) -> Guest:
-    """The guest that a reservation stands in for."""
+    """Return the guest that a reservation stands in for."""
     return Guest(
         vmid=reservation.vmid,
         name=reservation.name,
@@ -195,8 +197,8 @@ def guest_of(reservation: Reservation) -> Guest:
 
 
 def _stand_in(reservation: Reservation, shown: Guest | None) -> Guest:
-    """The guest that a pending reservation stands in for. The node and the HA state of a VM that was created are shown
-    at once. Sizes that differ may be newer or older than the reservation: the larger ones count.
+    """Return the guest that a pending reservation stands in for. The node and the HA state of a VM that was created are
+    shown at once. Sizes that differ may be newer or older than the reservation: the larger ones count.
     """
     guest = guest_of(reservation)
     if shown is None or reservation.phase != "created":
@@ -212,7 +214,7 @@ def _stand_in(reservation: Reservation, shown: Guest | None) -> Guest:
 
 
 def _as_created(guest: Guest, move: Reservation) -> Guest:
-    """A guest that is moved right after its creation, before the cluster shows its sizes."""
+    """Return a guest that is moved right after its creation, before the cluster shows its sizes."""
     known = _complete(guest, move)
     return replace(
         known,
@@ -222,7 +224,7 @@ def _as_created(guest: Guest, move: Reservation) -> Guest:
 
 
 def _complete(guest: Guest, reservation: Reservation) -> Guest:
-    """A guest that is shown without its name and sizes, completed from its reservation."""
+    """Return a guest that is shown without its name and sizes, completed from its reservation."""
     stand_in = guest_of(reservation)
     return replace(
         guest,
@@ -235,7 +237,7 @@ def _complete(guest: Guest, reservation: Reservation) -> Guest:
 
 
 def reservation_of(decision: Decision, cluster: str) -> Reservation:
-    """The reservation that makes a decision known to others."""
+    """Return the reservation that makes a decision known to others."""
     request = decision.request
     return Reservation(
         cluster=cluster,
@@ -256,7 +258,9 @@ def reservation_of(decision: Decision, cluster: str) -> Reservation:
 
 
 def with_moves(whole: Snapshot, under_way: Iterable[Guest]) -> Snapshot:
-    """The snapshot in which guests that are being moved count on both nodes. HA rules keep others apart from both."""
+    """Return the snapshot in which guests that are being moved count on both nodes. HA rules keep others apart from
+    both.
+    """
     moving = tuple(under_way)
 
     def with_copies(rule: HARule) -> HARule:
@@ -284,8 +288,8 @@ def _move_is_over(guest: Guest | None, reservation: Reservation, migrating: Coll
 
 
 def _elsewhere(guest: Guest, reservation: Reservation) -> Guest:
-    """A guest that is being moved, as it counts on the node where it is not shown. Its negative VMID cannot belong to a
-    guest. What its disks take counts once.
+    """Return a guest that is being moved, as it counts on the node where it is not shown. Its negative VMID cannot
+    belong to a guest. What its disks take counts once.
     """
     other = reservation.node if guest.node != reservation.node else reservation.source
     disks = {} if guest.storage_pending else reservation.storage_bytes

@@ -48,7 +48,7 @@ class Comparisons(t.NamedTuple):
 
 
 def fleet_info(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float) -> dict[str, t.Any]:
-    """The result of the module. per_vm names the options of one VM.
+    """Return the result of the module. per_vm names the options of one VM.
 
     Raises InvalidRequest, and what reading the cluster raises.
     """
@@ -118,7 +118,7 @@ def _vm(report: VMReport) -> dict[str, t.Any]:
 
 
 def _cluster(name: str | None) -> dict[str, str]:
-    """Where a guest is, in tasks about several clusters."""
+    """Return where a guest is, in tasks about several clusters."""
     return {} if name is None else {"cluster": name}
 
 
@@ -146,7 +146,7 @@ def _state(report: VMReport) -> str:
 
 
 def _differences(report: VMReport) -> dict[str, dict[str, t.Any]]:
-    """The drift, with C(status) if the VM is to run, to be paused or to be stopped, and is not."""
+    """Return the drift, with C(status) if the VM is to run, to be paused or to be stopped, and is not."""
     found = {key: dict(values) for key, values in report.drift.items()}
     plan = report.job.plan
     if plan is not None and plan.status_after not in (plan.status, "absent"):
@@ -155,12 +155,12 @@ def _differences(report: VMReport) -> dict[str, dict[str, t.Any]]:
 
 
 def _violations(job: Job) -> list[str]:
-    """The rules and limits that an existing VM breaks, in sentences."""
+    """Return the rules and limits that an existing VM breaks, in sentences."""
     return [] if job.plan is None else list(job.plan.cautions)
 
 
 def _unmanaged_vms(found: Comparisons, scope: Guard) -> list[dict[str, t.Any]]:
-    """The VMs in the scope that match no entry. Templates are not included."""
+    """Return the VMs in the scope that match no entry. Templates are not included."""
     meant = {(job.cluster, job.guest.vmid) for report in found.reports if (job := report.job).guest is not None}
     return [
         {
@@ -184,7 +184,7 @@ def _unmanaged_vms(found: Comparisons, scope: Guard) -> list[dict[str, t.Any]]:
 
 
 def _empty(found: Comparisons, scope: Guard) -> Iterator[str]:
-    """The doubts about a pool or tags that no guest has, which may be misspelt."""
+    """Yield the doubts about a pool or tags that no guest has, which may be misspelt."""
     guests = [guest for _cluster, those in found.guests for guest in those]
     pools = {guest.pool for guest in guests if guest.pool is not None}
     if scope.pool is not None and scope.pool not in pools:

@@ -56,7 +56,7 @@ class Foresight:
     may: Callable[[Mapping[str, t.Any]], None]
 
     def objection(self, job: Job) -> CollectionError | None:
-        """Why Proxmox VE would refuse a job, if that can be foreseen. Warns of problems that it would accept."""
+        """Return why Proxmox VE would refuse a job, if that can be foreseen. Warns of problems that it would accept."""
         plan = job.plan
         try:
             if job.state is State.DECIDED and job.decision is not None:

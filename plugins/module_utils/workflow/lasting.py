@@ -34,7 +34,7 @@ def lasting_tags(body: Mapping[str, t.Any], request: Request, where: str) -> fro
 
 
 def with_tags(request: Request, tags: frozenset[str]) -> Request:
-    """The request with these tags added to its own."""
+    """Return the request with these tags added to its own."""
     every = frozenset({*request.tags, *tags})
     return replace(request, tags=every, options={**request.options, "tags": ";".join(sorted(every))})
 
@@ -60,7 +60,7 @@ def _affinity_tag(where: str, term: AffinityTerm, request: Request) -> str:
 
 
 def _name_of(selector: Selector) -> str:
-    """The name of a rule in its tag: the values by which it selects VMs."""
+    """Return the name of a rule in its tag: the values by which it selects VMs."""
     values = (selector.name, *sorted(selector.tags), selector.pool, selector.group)
     words = (_NOT_IN_TAGS.sub("-", value.lower()).strip("-") for value in values if value)
     return "_".join(filter(None, words))

@@ -26,7 +26,7 @@ from .options.entries import PAUSED, Guard
 
 
 def list_vms(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The module's result. Raises InvalidRequest, and what reading the cluster raises."""
+    """Return the module's result. Raises InvalidRequest, and what reading the cluster raises."""
     scope = Guard.of(params)
     pattern = None if params.get("name") is None else checked_pattern("name", str(params["name"]))
     session = Session.connect(params)
@@ -65,7 +65,7 @@ def list_vms(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def _config(session: Session, node: str, vmid: int) -> dict[str, t.Any] | str:
-    """The config of a VM, or why there is none."""
+    """Return the config of a VM, or why there is none."""
     try:
         return read_config(session, node, vmid) or "it vanished"
     except UNREADABLE as error:
@@ -88,7 +88,7 @@ def _state(guest: Guest) -> str:
 
 
 def _refusal(user: str, parameter: str, text: str) -> str | None:
-    """Why a user may not set a parameter: a task with it would fail."""
+    """Return why a user may not set a parameter: a task with it would fail."""
     if user == ROOT:
         return None
     if ROOT_ONLY.fullmatch(parameter):

@@ -20,7 +20,9 @@ from .job import Job, State
 
 
 def with_new_rules(snapshot: Snapshot, jobs: Sequence[Job]) -> Snapshot:
-    """The snapshot with the rules that the run would make. Existing VMs of the run that will join one are members."""
+    """Return the snapshot with the rules that the run would make. Existing VMs of the run that will join one are
+    members.
+    """
     made = {rule.name: rule for rule in snapshot.ha_rules}
     for job, intent, new in _joining(jobs):
         rule = made.get(intent.joins or "")
@@ -33,7 +35,9 @@ def with_new_rules(snapshot: Snapshot, jobs: Sequence[Job]) -> Snapshot:
 
 
 def refusals(jobs: Sequence[Job], snapshot: Snapshot) -> Iterator[tuple[Job, InvalidRequest]]:
-    """The jobs whose VMs would wait without success for a second one to make their rule with, each with the error."""
+    """Yield the jobs whose VMs would wait without success for a second one to make their rule with, each with the
+    error.
+    """
     for rule in snapshot.ha_rules:
         if not rule.planned or rule.type != RESOURCES:
             continue
@@ -48,7 +52,7 @@ def refusals(jobs: Sequence[Job], snapshot: Snapshot) -> Iterator[tuple[Job, Inv
 
 
 def _joining(jobs: Iterable[Job]) -> Iterator[tuple[Job, HAIntent, NewRule]]:
-    """The jobs about VMs that make their rule if it does not exist, each with what its task says of the rule."""
+    """Yield the jobs about VMs that make their rule if it does not exist, each with what its task says of the rule."""
     for job in jobs:
         intent = job.entry.request.ha
         if job.entry.state != "absent" and intent is not None and intent.create is not None:

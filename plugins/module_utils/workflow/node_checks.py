@@ -43,7 +43,7 @@ def health_info(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def describe_health(node: NodeHealth) -> dict[str, t.Any]:
-    """The health of a node as the module returns it."""
+    """Return the health of a node as the module returns it."""
     return {
         "name": node.name,
         "healthy": node.healthy,

@@ -46,8 +46,8 @@ def _claim(job: Job) -> Guest:
 def foretold_config(
     decision: Decision, base: Mapping[str, t.Any], images: Mapping[str, int | None]
 ) -> dict[str, t.Any]:
-    """The config that a template will have. base is the one that it is made from, images are the sizes of images that
-    drives may be copied from.
+    """Return the config that a template will have. base is the one that it is made from, images are the sizes of images
+    that drives may be copied from.
     """
     options, storages = decision.request.options, decision.storages
     config = {"name": decision.request.name, **config_with(base, options), TEMPLATE: 1}
@@ -72,7 +72,9 @@ def foretold_config(
 
 
 def read_own_template(reader: Reader, template: Template) -> Template:
-    """The template, which the same run has made meanwhile, with its identity. Raises TemplateNotFound if it has not."""
+    """Return the template, which the same run has made meanwhile, with its identity. Raises TemplateNotFound if it has
+    not.
+    """
     config = read_config(reader, template.node, template.vmid)
     if config is None or config.get("name") != template.name or not config.get(TEMPLATE):
         raise TemplateNotFound(f"clone: template {template.name} was not made as {template.vmid} on {template.node}")
@@ -80,7 +82,7 @@ def read_own_template(reader: Reader, template: Template) -> Template:
 
 
 def in_order(jobs: Sequence[Job]) -> Iterator[Sequence[Job]]:
-    """The jobs in groups, templates before their clones."""
+    """Return the jobs in groups, templates before their clones."""
 
     def ready_among(left: Sequence[Job]) -> Sequence[Job]:
         to_make = {vmid for job in left if (vmid := _vmid_made_by(job)) is not None}
@@ -90,7 +92,7 @@ def in_order(jobs: Sequence[Job]) -> Iterator[Sequence[Job]]:
 
 
 def _vmid_made_by(job: Job) -> int | None:
-    """The VMID of a VM that a job makes or finishes."""
+    """Return the VMID of a VM that a job makes or finishes."""
     if job.plan is not None and "finish" in job.plan.actions:
         return job.plan.guest.vmid
     return None if job.decision is None else job.decision.vmid

@@ -26,7 +26,7 @@ MOST = 100_000
 
 
 def pick_vmids(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The module's result: the lowest VMIDs that are neither taken nor reserved nor excluded.
+    """Return the module's result: the lowest VMIDs that are neither taken nor reserved nor excluded.
 
     Raises InvalidRequest, NoVMIDAvailable, and what reading the cluster raises.
     """

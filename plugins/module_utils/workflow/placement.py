@@ -41,7 +41,7 @@ class Lessons:
     moved: Mapping[int, Move] = field(default_factory=dict)
 
     def as_shown(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with these nodes offline and these guests moved."""
+        """Return the snapshot with these nodes offline and these guests moved."""
         if self.unreachable:
             nodes = (replace(n, online=False) if n.name in self.unreachable else n for n in snapshot.nodes)
             snapshot = replace(snapshot, nodes=tuple(nodes))
@@ -111,7 +111,7 @@ class Placement:
                 state.restore(guest)
 
     def without_decisions(self, decisions: Iterable[Decision]) -> ClusterState:
-        """The cluster without the decisions, and with the guests that the run starts counted as running."""
+        """Return the cluster without the decisions, and with the guests that the run starts counted as running."""
         made, starting = {decision.vmid for decision in decisions}, set(self.starting)
         guests = (guest for guest in self.scheduler.cluster if guest.vmid not in made)
         running = (replace(g, status="assumed") if g.vmid in starting else g for g in guests)
@@ -119,5 +119,5 @@ class Placement:
 
 
 def decisions_of(jobs: Iterable[Job]) -> list[Decision]:
-    """The decisions of this cycle about jobs."""
+    """Return the decisions of this cycle about jobs."""
     return [job.decision for job in jobs if job.state is State.DECIDED and job.decision is not None]

@@ -137,7 +137,7 @@ class Placer:
             return placement
 
     def _in_waves(self, placement: Placement) -> Iterable[Sequence[Job]]:
-        """The new VMs in the order of their decisions: templates of the task before their clones."""
+        """Return the new VMs in the order of their decisions: templates of the task before their clones."""
         new = placement.new
         templates = [job for job in placement.jobs if job.entry.request.options.get(TEMPLATE)]
         if not templates or not any(job.entry.clone for job in new):
@@ -261,7 +261,7 @@ class Placer:
         )
 
     def _needs_of(self, entries: Sequence[Entry], snapshot: Snapshot) -> list[Request]:
-        """The requests with what clones need of their nodes because of their templates. A source that cannot be
+        """Return the requests with what clones need of their nodes because of their templates. A source that cannot be
         resolved is an error of its VM later.
         """
         state = ClusterState(snapshot) if any(entry.clone is not None for entry in entries) else None
@@ -319,7 +319,8 @@ class Placer:
             job.fail(error)
 
     def complete_requests(self, placement: Placement, jobs: Sequence[Job]) -> dict[Job, Request]:
-        """The requests of new VMs with template, standing rules and addresses. Jobs that lack one of them fail."""
+        """Return the requests of new VMs with template, standing rules and addresses. Jobs that lack one of them fail.
+        """
         state = placement.scheduler.cluster
         requests: dict[Job, Request] = {}
         for job in jobs:
@@ -338,13 +339,13 @@ class Placer:
         return requests
 
     def base_of(self, request: Request, entry: Entry) -> Mapping[str, t.Any]:
-        """The config that a new VM is made from: that of its template or backup."""
+        """Return the config that a new VM is made from: that of its template or backup."""
         if request.archive is not None:
             return request.archive.config
         return {} if request.clone is None else self._templates.base_of(request, entry)
 
     def _resolve(self, entry: Entry, state: ClusterState) -> Request:
-        """The request, checked with what the VM is made from."""
+        """Return the request, checked with what the VM is made from."""
         if entry.clone is not None:
             return self._templates.resolve(entry, state)
         if entry.backup is None:
@@ -352,7 +353,7 @@ class Placer:
         return entry.request
 
     def present(self, placement: Placement) -> Collection[Request]:
-        """The run's requests for VMs that exist already."""
+        """Return the run's requests for VMs that exist already."""
         return known_among(self._asked, placement.scheduler.cluster).values()
 
     def note(self, job: Job, outcome: Outcome, placement: Placement) -> None:
@@ -364,7 +365,9 @@ class Placer:
                 job.warn(*_device_cautions(outcome.decision, placement.scheduler.cluster))
 
     def _with_names(self, snapshot: Snapshot, entries: Sequence[Entry]) -> Snapshot:
-        """The snapshot with the names of VMs on offline nodes, if one of them may be a VM that is not found by name."""
+        """Return the snapshot with the names of VMs on offline nodes, if one of them may be a VM that is not found by
+        name.
+        """
         silent = {guest.vmid for guest in snapshot.guests if is_silent(guest)}
         names = {guest.name for guest in snapshot.guests}
         if not silent or not any(_is_found_by_name(entry) and entry.request.name not in names for entry in entries):

@@ -45,7 +45,7 @@ class Wait:
 
     @classmethod
     def of(cls, jobs: Iterable[Job], waited: float, patience: float) -> Wait:
-        """The wait of the jobs that could not be placed."""
+        """Return the wait of the jobs that could not be placed."""
         outcomes = [job.outcome for job in jobs if job.outcome is not None]
         plugins = sorted({plugin for outcome in outcomes for plugin in outcome.rejected_by})
         return cls([outcome.request.name for outcome in outcomes], plugins, waited, patience)

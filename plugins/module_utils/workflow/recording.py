@@ -39,7 +39,7 @@ EVERYTHING = Needs(
 
 
 def record_cluster(params: Mapping[str, t.Any], *, write: bool) -> dict[str, t.Any]:
-    """The module's result: everything that a decision may look at, by API path, without secrets.
+    """Return the module's result: everything that a decision may look at, by API path, without secrets.
 
     With C(dest) it is written there, unless the file holds the same already; write False leaves that out.
     Raises InvalidRequest, and what reading the cluster raises.

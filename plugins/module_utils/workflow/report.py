@@ -90,7 +90,7 @@ class VMReport:
 
 
 def report_of(job: Job) -> VMReport:
-    """The report of a VM at the current state of its job."""
+    """Return the report of a VM at the current state of its job."""
     guest = job.guest
     if job.plan is not None:
         report = _of_existing(job, job.plan)
@@ -111,7 +111,7 @@ def report_of(job: Job) -> VMReport:
 
 
 def _of_new(job: Job, decision: Decision) -> VMReport:
-    """The report of a VM that was decided in this run."""
+    """Return the report of a VM that was decided in this run."""
     request, bound = decision.request, job.bound
     made = "restore" if request.archive else "create" if job.entry.clone is None else "clone"
     actions = [made, *(["start"] if request.running else [])]
@@ -142,7 +142,9 @@ def _nothing_made(report: VMReport) -> None:
 
 
 def _of_existing(job: Job, plan: ExistingPlan) -> VMReport:
-    """The report of an existing VM: as its plan would leave it or, if that was carried out in part, as it was left."""
+    """Return the report of an existing VM: as its plan would leave it or, if that was carried out in part, as it was
+    left.
+    """
     gone, carried = "delete" in plan.actions, job.carried
     pending = carried.pending if carried is not None and carried.pending is not None else plan.pending_after
     report = VMReport(
@@ -218,7 +220,7 @@ class NodeUsage:
     cluster: str | None = None
 
     def as_result(self, *, with_guests: bool = False) -> dict[str, t.Any]:
-        """The entry of C(nodes) in the module's result."""
+        """Return the entry of C(nodes) in the module's result."""
         by_vmid = sorted(self.guests, key=lambda guest: guest.vmid) if with_guests else ()
         guests = {"guests": [_guest(guest) for guest in by_vmid]} if with_guests else {}
         return {
@@ -249,7 +251,7 @@ class NodeUsage:
 
 
 def usage_before(cluster: ClusterState, profile: Profile) -> list[NodeUsage]:
-    """The current usage of the nodes, in order of name. Only storages that can hold disks are included."""
+    """Return the current usage of the nodes, in order of name. Only storages that can hold disks are included."""
     return [_usage(info, profile) for info in cluster.nodes]
 
 
@@ -276,7 +278,7 @@ def note_change(usage: Sequence[NodeUsage], guest: Guest, actions: Sequence[str]
 
 
 def keep_before(earlier: Sequence[NodeUsage], latest: list[NodeUsage]) -> list[NodeUsage]:
-    """The latest usage, with the values "before" of the earlier one."""
+    """Return the latest usage, with the values "before" of the earlier one."""
     known = {node.node: node for node in earlier}
     for node in latest:
         if node.node in known:

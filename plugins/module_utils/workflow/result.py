@@ -60,7 +60,7 @@ def result_of(
     in_full: int = NODES_IN_FULL,
     with_guests: bool = False,
 ) -> dict[str, t.Any]:
-    """The module's result.
+    """Return the module's result.
 
     single: the task describes one VM by the module's own options, so that its name, VMID and node stand at the top
     level as well. in_full: the largest number of nodes for which each decision reports every node. with_guests: whether
@@ -85,7 +85,7 @@ def result_of(
 
 
 def _vm_results(reports: Iterable[VMReport], in_full: int) -> Iterator[dict[str, t.Any]]:
-    """The entries of C(vms), in brief for VMs that fit nowhere if many others do not for the same reasons."""
+    """Yield the entries of C(vms), in brief for VMs that fit nowhere if many others do not for the same reasons."""
     alike: Counter[frozenset[tuple[str, str, int]]] = Counter()
     for report in reports:
         outcome = report.job.outcome
@@ -98,7 +98,7 @@ def _vm_results(reports: Iterable[VMReport], in_full: int) -> Iterator[dict[str,
 
 
 def vm_result(report: VMReport, in_full: int = NODES_IN_FULL, *, brief: bool = False) -> dict[str, t.Any]:
-    """The entry of C(vms) in the module's result; brief: without what differs between nodes."""
+    """Return the entry of C(vms) in the module's result; brief: without what differs between nodes."""
     job = report.job
     result: dict[str, t.Any] = {
         **({} if job.cluster is None else {"cluster": job.cluster}),
@@ -131,7 +131,7 @@ def vm_result(report: VMReport, in_full: int = NODES_IN_FULL, *, brief: bool = F
 
 
 def _clusters(job: Job) -> dict[str, t.Any]:
-    """The verdict of each cluster on a new VM, if the task is about several."""
+    """Return the verdict of each cluster on a new VM, if the task is about several."""
     return {"clusters": [asdict(verdict) for verdict in job.tried]} if job.tried else {}
 
 
@@ -146,7 +146,7 @@ def _remains(job: Job) -> dict[str, t.Any]:
 
 
 def decision_result(outcome: Outcome, in_full: int = NODES_IN_FULL, *, brief: bool = False) -> dict[str, t.Any]:
-    """A decision, or the lack of one, as the module returns it; brief: without nodes and findings."""
+    """Return a decision, or the lack of one, as the module returns it; brief: without nodes and findings."""
     decision: Decision | None = outcome.decision
     looked = outcome.looked
     verdicts: Sequence[NodeVerdict] = ()
@@ -225,7 +225,7 @@ def _text(facts: Mapping[str, t.Any] | None) -> str:
 def failure_of(
     reports: Sequence[VMReport], *, all_or_nothing: bool, wrote: bool, interrupted: bool = False
 ) -> tuple[str, str]:
-    """The message and the error code of a run in which VMs failed. The code is that of the first failure.
+    """Return the message and the error code of a run in which VMs failed. The code is that of the first failure.
 
     wrote: whether anything was written, successful or not. interrupted: whether the run was interrupted, which then
     determines the code.
@@ -257,7 +257,7 @@ def _lines(failed: Iterable[VMReport]) -> list[str]:
 
 
 def warnings_of(reports: Iterable[VMReport]) -> list[str]:
-    """The warnings about VMs. If the same is true of several VMs, one warning lists them."""
+    """Return the warnings about VMs. If the same is true of several VMs, one warning lists them."""
     alike: dict[str, tuple[str, list[str]]] = {}
     for report in reports:
         label = report.job.label
@@ -284,8 +284,8 @@ def _interruption(reports: Sequence[VMReport]) -> str:
 
 
 def _in_effect(report: VMReport) -> dict[str, t.Any]:
-    """The requested options with the values that the VM still has, so that it can be reached: those that a running one
-    reads later, and those that it keeps without an update. None if an existing VM could not be compared.
+    """Return the requested options with the values that the VM still has, so that it can be reached: those that a
+    running one reads later, and those that it keeps without an update. None if an existing VM could not be compared.
     """
     job, plan = report.job, report.job.plan
     if plan is None:

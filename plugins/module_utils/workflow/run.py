@@ -164,7 +164,7 @@ class Run:
         self._stop.ask()
 
     def failed(self) -> list[Job]:
-        """The jobs that have failed so far."""
+        """Return the jobs that have failed so far."""
         return [job for job in self.jobs if job.error is not None]
 
     # --- one round: what is to be done ---

@@ -120,7 +120,7 @@ def _run_on_clusters(run: MultiClusterRun, task: Task, *, check_mode: bool) -> D
 
 
 def _result(done: Done, options: RunOptions, *, check_mode: bool) -> dict[str, t.Any]:
-    """The module's result. Raises RunFailed with it if a VM failed."""
+    """Return the module's result. Raises RunFailed with it if a VM failed."""
     run, reports, _cautions, room, plan = done
     result = result_of(
         reports,
@@ -146,7 +146,7 @@ def _result(done: Done, options: RunOptions, *, check_mode: bool) -> dict[str, t
 
 
 def _read_approved(options: RunOptions) -> Approved:
-    """The plan that is applied."""
+    """Return the plan that is applied."""
     from .applying import Approved
     from .vm_plan import read_plan
 

@@ -35,7 +35,7 @@ class Sizes(t.TypedDict):
 
 
 def sizes_from(entry: Entry, configs: Sequence[Config]) -> Sizes:
-    """The sizes of the VM. Where the entry sets none, they come from the configs: of several, the largest."""
+    """Return the sizes of the VM. Where the entry sets none, they come from the configs: of several, the largest."""
     own = {key: entry.request.options[key] for key in _CPU_OPTIONS & entry.given.keys()}
     sizes = [{**config, **own} for config in configs]
     memory = entry.request.memory
@@ -60,7 +60,7 @@ class SourceDrives:
 
 
 def drives_from(config: Config) -> SourceDrives:
-    """The drives of a config that hold something."""
+    """Return the drives of a config that hold something."""
     volumes: list[tuple[str, str, int]] = []
     cloudinit: list[str] = []
     media: list[tuple[str, str]] = []
@@ -84,8 +84,8 @@ def drives_from(config: Config) -> SourceDrives:
 
 
 def with_drives_of(entry: Entry, clone: Clone, config: Config) -> Entry:
-    """The entry of a clone that is made already, with the storage or storage class of the task for each drive that the
-    clone has from its template: another run may have stopped before it moved them all.
+    """Return the entry of a clone that is made already, with the storage or storage class of the task for each drive
+    that the clone has from its template: another run may have stopped before it moved them all.
     """
     if not (clone.storage or clone.storage_class):
         return entry
@@ -112,7 +112,9 @@ def check_options(entry: Entry, config: Config, made: str) -> None:
 
 
 def _obstacles(drive: Drive, current: t.Any) -> Sequence[str]:
-    """Why a VM with current in the slot cannot have the drive. Its storage does not matter: the scheduler decides."""
+    """Return why a VM with current in the slot cannot have the drive. Its storage does not matter: the scheduler
+    decides.
+    """
     if current is None:
         return [f"it has none, and a new one needs {SIZE_EXPECTED}"] if drive.unsized else []
     change = compare_drive(replace(drive, storage=None), str(current), "any")

@@ -52,8 +52,8 @@ class Templates:
         self._own.clear()
 
     def resolve(self, entry: Entry, cluster: ClusterState) -> Request:
-        """The entry's request with its clone source, and with the template's sizes where the request sets none: of
-        several copies, the largest.
+        """Return the entry's request with its clone source, and with the template's sizes where the request sets none:
+        of several copies, the largest.
 
         Raises TemplateNotFound, AmbiguousName, and InvalidRequest for what Proxmox cannot clone, or not in this way.
         """
@@ -81,14 +81,14 @@ class Templates:
         )
 
     def base_of(self, request: Request, entry: Entry) -> Mapping[str, t.Any]:
-        """The config that a clone is made from: that of the first of its templates, which are all alike."""
+        """Return the config that a clone is made from: that of the first of its templates, which are all alike."""
         if request.clone is None or entry.clone is None:
             return {}
         return self._configs[request.clone.templates[0].vmid, entry.clone.snapname]
 
     def _as_they_are(self, clone: Clone, cluster: ClusterState) -> list[Guest]:
-        """The guests. The cluster's list shows some seconds late that a VM has become a template, which matters if
-        several have the name.
+        """Return the guests. The cluster's list shows some seconds late that a VM has become a template, which matters
+        if several have the name.
         """
         guests = [self._own.get(guest.vmid, guest) for guest in cluster]
         named = {guest.vmid: guest for guest in guests if guest.kind == "qemu" and clone.names(guest)}
@@ -134,7 +134,9 @@ class Templates:
 
 
 def _sources(entry: Entry, clone: Clone, guests: Iterable[Guest], cluster: ClusterState) -> list[Guest]:
-    """The guests to clone from, on online nodes: the one with the VMID or name, or templates of one name per node."""
+    """Return the guests to clone from, on online nodes: the one with the VMID or name, or templates of one name per
+    node.
+    """
     vms = [guest for guest in guests if guest.kind == "qemu"]
     namesakes = sorted((guest for guest in vms if clone.names(guest)), key=lambda guest: guest.vmid)
     if not namesakes:
@@ -157,7 +159,7 @@ def _sources(entry: Entry, clone: Clone, guests: Iterable[Guest], cluster: Clust
 
 
 def _claim(entry: Entry, clone: Clone, namesakes: Sequence[Guest], silent: Sequence[Guest]) -> Sequence[Guest]:
-    """The guests that the task means, among those of the name.
+    """Return the guests that the task means, among those of the name.
 
     Everybody may give a name to a VM of their own. So the pool decides whose template it is: that of C(clone), else
     that of the VM, as only who may write to a pool can put a template there. Beside templates, plain VMs do not count.
@@ -245,7 +247,7 @@ def _pool_of(guest: Guest) -> str:
 
 
 def _name_guests(guests: Sequence[Guest]) -> str:
-    """The guests for a message about names."""
+    """Return the guests for a message about names."""
     return ", ".join(
         f"{'template' if guest.template else 'VM'} {guest.vmid} on {guest.node}{_pool_of(guest) or ' in no pool'}"
         for guest in guests

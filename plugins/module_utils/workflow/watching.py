@@ -59,7 +59,7 @@ Key = tuple[str, ...]
 
 
 def watch_argument_spec() -> Spec:
-    """The options of the event source."""
+    """Return the options of the event source."""
     return {
         **live_argument_spec(),
         **run_argument_spec(),
@@ -139,7 +139,7 @@ class Watch:
         self._next_drift = 0.0
 
     def _shapes_of(self, capacity: Mapping[str, t.Any] | None) -> Shapes | None:
-        """The shape to count; None if none is to be counted."""
+        """Return the shape to count; None if none is to be counted."""
         if capacity is None:
             return None
         shape = {option: value for option, value in capacity["shape"].items() if value is not None}
@@ -173,8 +173,8 @@ class Watch:
             yield [inert(event) for event in chosen]
 
     def _repeat(self, found: Mapping[Key, Event], now: float, *, before_checks: bool) -> list[Key]:
-        """The problems that were last sent so long ago that they are sent again. The rulebook may have dropped the
-        first event, or its playbook may have failed.
+        """Return the problems that were last sent so long ago that they are sent again. The rulebook may have dropped
+        the first event, or its playbook may have failed.
         """
         every = self._params["repeat_interval"]
         certain = [key for key in found if key[0] in (OFFLINE, UNREACHABLE)] if before_checks else found
@@ -193,7 +193,8 @@ class Watch:
         return {"type": ENDS[event["type"]], **{key: event[key] for key in SUBJECTS if key in event}}
 
     def _find(self, now: float) -> Iterator[dict[Key, Event]]:
-        """All problems, each with a key that stays the same as long as the problem lasts; first before the checks.
+        """Yield all problems, each with a key that stays the same as long as the problem lasts; first before the
+        checks.
 
         What is not checked yet, or cannot be checked at present, counts as it did at the last look.
         """
@@ -222,11 +223,11 @@ class Watch:
         return Access.open({**self._params, "reservations": "none"}, self._facts)
 
     def _last_of(self, kind: str) -> dict[Key, Event]:
-        """The problems of one type at the last look."""
+        """Return the problems of one type at the last look."""
         return {key: event for key, event in self._known.items() if event["type"] == kind}
 
     def _checks(self, reading: Reading, now: float) -> Iterator[tuple[str, Callable[[], dict[Key, Event]]]]:
-        """The checks that the options ask for, by the type of the events that they find."""
+        """Yield the checks that the options ask for, by the type of the events that they find."""
         chosen = self._params["events"]
         if CAPACITY in chosen and (shapes := self._shapes) is not None:
             yield CAPACITY, lambda: self._confirm(CAPACITY, partial(self._too_small, shapes), reading)
@@ -238,7 +239,9 @@ class Watch:
     def _confirm(
         self, kind: str, check: Callable[[Access, Snapshot], Iterator[tuple[Key, Event]]], reading: Reading
     ) -> dict[Key, Event]:
-        """The problems that a check finds. What has changed since the last look is looked at without outdated rows."""
+        """Return the problems that a check finds. What has changed since the last look is looked at without outdated
+        rows.
+        """
         try:
             found = dict(check(reading.access, reading.seen))
             if found.keys() == self._last_of(kind).keys():
@@ -257,7 +260,7 @@ class Watch:
             yield (CAPACITY,), {"type": CAPACITY, **amount, "limited_by": report.limited_by, "reason": report.reason}
 
     def _violations(self, access: Access, snapshot: Snapshot) -> Iterator[tuple[Key, Event]]:
-        """The guests on nodes where a rule or a limit forbids them."""
+        """Yield the guests on nodes where a rule or a limit forbids them."""
         managed = any(guest.ha_managed for guest in snapshot.guests)
         whole = completed(access.reader, snapshot, Needs(ha_rules=True)) if managed else snapshot
         guests = {guest.vmid: guest for guest in whole.guests}
@@ -266,14 +269,15 @@ class Watch:
             yield (BROKEN, str(vmid), why.plugin, why.reason), {"type": BROKEN, **guest, "reason": why.text}
 
     def _find_drift(self, now: float) -> dict[Key, Event]:
-        """The VMs of the list that had drifted from it at the last comparison, which is made now if it is due."""
+        """Return the VMs of the list that had drifted from it at the last comparison, which is made now if it is due.
+        """
         if now >= self._next_drift:
             self._drift = dict(self._compare(now))
             self._next_drift = now + self._params["drift_interval"]
         return self._drift
 
     def _compare(self, now: float) -> Iterator[tuple[Key, Event]]:
-        """The VMs of the list that have drifted from it. One whose node does not answer counts as at the last
+        """Yield the VMs of the list that have drifted from it. One whose node does not answer counts as at the last
         comparison, as its node is an event of its own.
         """
         params = {**self._params, "reservations": "none", "unmanaged": False}

@@ -12,7 +12,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.filter.fleet import OK, 
 
 
 def fleet(result: Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """The view of a result, the worst VMs first. With several clusters, nodes are named as C(cluster/node)."""
+    """Return the view of a result, the worst VMs first. With several clusters, nodes are named as C(cluster/node)."""
     summary = result["summary"]
     found = [*result["vms"], *result["unmanaged"]]
     return {

@@ -49,7 +49,7 @@ def placement(result: Data) -> dict[str, t.Any]:
 
 
 def spare_without_largest(nodes: Sequence[Data], resource: str) -> dict[str, t.Any]:
-    """Return whether the total allocated amount would fit without the largest node (C(fits)). Only sums are compared.
+    """Whether the total allocated amount would fit without the largest node (C(fits)). Only sums are compared.
 
     C(largest) is the name of that node, C(out) the total allocated amount, C(left) the allocatable amount of the other
     nodes, and C(part) the fraction of its limit up to which each node may be filled so that C(out) stays within

@@ -46,7 +46,7 @@ class Alternative:
 
 
 def alternatives(claim: DeviceClaim, supply: Supply, matcher: Matcher) -> list[Alternative]:
-    """The alternatives of a claim on one node, in order. Raises InvalidRequest as Matcher does."""
+    """Return the alternatives of a claim on one node, in order. Raises InvalidRequest as Matcher does."""
     return [_alternative(wanted, claim.name, supply, matcher) for wanted in claim.one_of or (claim,)]
 
 
@@ -116,7 +116,9 @@ def _alternative(wanted: DeviceClaim, claim: str, supply: Supply, matcher: Match
 
 
 def _values(wanted: DeviceClaim, attributes: dict[str, t.Any]) -> Hashable | None:
-    """The values of match_attributes as text, so that 1 and "1" are equal; None when the device lacks one of them."""
+    """Return the values of match_attributes as text, so that 1 and "1" are equal; None when the device lacks one of
+    them.
+    """
     if not all(name in attributes for name in wanted.match_attributes):
         return None
     return tuple(str(attributes[name]) for name in wanted.match_attributes)

@@ -45,7 +45,7 @@ class Matcher:
         self._known: dict[tuple[int, str], tuple[Device, bool]] = {}
 
     def meets(self, device: Device, claim: str, constraint: str) -> bool:
-        """Tell whether the constraint holds; what needs an attribute that the device lacks does not.
+        """Whether the constraint holds; what needs an attribute that the device lacks does not.
 
         claim is named in errors. Raises InvalidRequest, MissingLibrary.
         """
@@ -65,7 +65,7 @@ class Matcher:
 
 
 def accepts(wanted: DeviceClaim, claim: str, device: Device, matcher: Matcher) -> bool:
-    """Tell whether a claim, or an alternative of it, can be met by the device, regardless of which guest holds it.
+    """Whether a claim, or an alternative of it, can be met by the device, regardless of which guest holds it.
 
     claim is named in errors. Raises InvalidRequest as Matcher does.
     """

@@ -49,7 +49,7 @@ def find_devices(request: Request, node: NodeInfo, matcher: Matcher) -> Met | St
 
 
 def devices_on(state: CycleState, request: Request, node: NodeInfo, matcher: Matcher) -> Met | Status:
-    """The same, found once per node and cycle for all plugins that ask. It must not be changed."""
+    """Return the same, found once per node and cycle for all plugins that ask. It must not be changed."""
     return state.once((find_devices, node.index), find_devices, request, node, matcher)
 
 

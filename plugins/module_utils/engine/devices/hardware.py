@@ -18,7 +18,7 @@ OPTIONS = {PCI: ("hostpci", 16), USB: ("usb", 14)}
 
 
 def share_hardware(driver: str, one: str, other: str) -> bool:
-    """Tell whether two devices of one driver on one node cannot be given to two VMs.
+    """Whether two devices of one driver on one node cannot be given to two VMs.
 
     Types of mediated devices on one card share it: most cards offer no second type while one is in use.
     """

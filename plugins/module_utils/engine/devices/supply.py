@@ -39,7 +39,7 @@ class Supply:
         self._place_surplus()
 
     def free(self, position: int) -> int:
-        """How many VMs the device can still serve."""
+        """Return how many VMs the device can still serve."""
         return 0 if self._blocked[position] else max(self._left[position], 0)
 
     def take(self, position: int) -> None:
@@ -51,11 +51,11 @@ class Supply:
         self._count(position, -1)
 
     def stands_alone(self, position: int) -> bool:
-        """Tell whether taking the device leaves every other device as it is."""
+        """Whether taking the device leaves every other device as it is."""
         return self._sharing_positions[position] == (position,)
 
     def free_by_pool(self) -> list[int]:
-        """How many instances each pool has left."""
+        """Return how many instances each pool has left."""
         return [sum(map(self.free, positions)) for positions in self.pools.values()]
 
     def _count(self, position: int, sign: int) -> None:

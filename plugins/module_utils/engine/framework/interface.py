@@ -119,7 +119,7 @@ class QueueSortPlugin(Plugin):
 
     @abc.abstractmethod
     def sort_key(self, request: Request, arrival: int) -> t.Any:
-        """A sortable key, smallest first; arrival is the request's number in order of arrival."""
+        """Return a sortable key, smallest first; arrival is the request's number in order of arrival."""
 
 
 class PreFilterPlugin(Plugin):
@@ -192,7 +192,7 @@ class VMIDPlugin(Plugin):
 
     @abc.abstractmethod
     def choice(self, request: Request) -> VMIDChoice | None:
-        """The allowed VMIDs, or None if the request sets nothing for this plugin. Raises InvalidRequest."""
+        """Return the allowed VMIDs, or None if the request sets nothing for this plugin. Raises InvalidRequest."""
 
 
 class ReservePlugin(Plugin):
@@ -317,7 +317,7 @@ class CycleState(dict[t.Any, t.Any]):
     """
 
     def once(self, key: t.Any, find: Callable[..., T], *args: t.Any) -> T:
-        """The result of find for args. find is called once per key and cycle."""
+        """Return the result of find for args. find is called once per key and cycle."""
         if key not in self:
             self[key] = find(*args)
         found: T = self[key]
@@ -361,7 +361,7 @@ class Requests(Collection[Request]):
         self._requests = requests
 
     def in_group(self, name: str) -> int:
-        """How many belong to the group."""
+        """Return how many belong to the group."""
         return sum(request.gang is not None and request.gang.name == name for request in self)
 
     def __iter__(self) -> Iterator[Request]:

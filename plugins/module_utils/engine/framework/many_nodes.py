@@ -24,7 +24,7 @@ class FilterOfMany(FilterPlugin):
 
     @abc.abstractmethod
     def filter_all(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[Status | None]:
-        """The answers of C(filter) for the nodes."""
+        """Return the answers of C(filter) for the nodes."""
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         return self.filter_all(state, request, (node,))[0]
@@ -35,7 +35,7 @@ class ScoreOfMany(ScorePlugin):
 
     @abc.abstractmethod
     def score_all(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[float]:
-        """The scores of the nodes."""
+        """Return the scores of the nodes."""
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         return self.score_all(state, request, (node,))[0]

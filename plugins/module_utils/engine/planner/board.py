@@ -146,7 +146,7 @@ class Board:
     # --- looking ---
 
     def fits(self, item: Item, node: int) -> bool:
-        """Return whether the node has CPU and memory for an item that is elsewhere."""
+        """Whether the node has CPU and memory for an item that is elsewhere."""
         rows = self.rows(item)
         return (
             self.cpu[node] + item.cores <= rows.cpu[node]
@@ -186,15 +186,15 @@ class Board:
         return self._ask(item, self.node_of(item), lambda status: self._breaks(status) and not _of_room(status))
 
     def _breaks(self, status: Status) -> bool:
-        """Return whether a refusal on a guest's own node means that it breaks a rule or limit. Whether the node takes
-        new guests does not matter; a plugin about nodes that evaluates attributes of the request enforces a rule.
+        """Whether a refusal on a guest's own node means that it breaks a rule or limit. Whether the node takes new
+        guests does not matter; a plugin about nodes that evaluates attributes of the request enforces a rule.
         """
         return status.category in (Category.RULE, Category.CAPACITY) or (
             status.category is Category.PLACEMENT and status.plugin in self._about_guests
         )
 
     def forbidden(self, item: Item, node: int, beside: Sequence[Part] = ()) -> bool:
-        """Return whether a filter refuses the item on a node for a reason other than CPU and memory.
+        """Whether a filter refuses the item on a node for a reason other than CPU and memory.
 
         beside are parts that are on other nodes and count on this one as well.
         """
@@ -314,7 +314,7 @@ class Board:
 
 
 def _of_room(status: Status) -> bool:
-    """Return whether a refusal is about CPU and memory only."""
+    """Whether a refusal is about CPU and memory only."""
     return bool(status.shortages) and all(short.resource in ("cpu", "memory") for short in status.shortages)
 
 

@@ -44,7 +44,7 @@ NAMES = {CPU: "CPU", MEMORY: "memory"}
 
 
 def nodes_to_relieve(usage: Usage, wanted: Balance) -> list[str]:
-    """The names of the nodes whose load is too high above that of another one."""
+    """Return the names of the nodes whose load is too high above that of another one."""
     peaks = {name: peak_of(curves, usage.capacity.get(name, {}), wanted) for name, curves in usage.nodes.items()}
     loads = {name: peak.load for name, peak in peaks.items() if peak is not None}
     goal = too_much(min(loads.values(), default=0.0), wanted)
@@ -137,7 +137,7 @@ def _reliefs(
 
 
 def _price(item: Item) -> float:
-    """How many times the margin a move of the item has to gain."""
+    """Return how many times the margin a move of the item has to gain."""
     seconds = SECONDS_PER_MOVE + item.cost / BYTES_PER_SECOND
     live = all(part.mobility.how == LIVE for part in item.parts)
     return (1.0 + seconds / LONG) * (1.0 if live else DOWNTIME)
@@ -166,7 +166,7 @@ def _reason(board: Board, loads: UsedLoads, wanted: Balance, usage: Usage, relie
 
 
 def in_hours(seconds: float) -> str:
-    """A period in words."""
+    """Return a period in words."""
     return f"{seconds / 3600:g} h" if seconds >= 3600 else f"{seconds / 60:g} min"
 
 

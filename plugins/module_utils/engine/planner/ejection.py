@@ -271,8 +271,8 @@ class Search:
         return [(node, victims) for _weight, _count, _size, _cost, node, victims in found[:WIDTH]]
 
     def _eligible(self, item: Item, short_cpu: float, short_memory: float) -> Callable[[Item], bool]:
-        """Return whether the other item may make room: those with a smaller share of what is short (CPU, memory or
-        both), or all in the search for an item that something keeps off some nodes.
+        """Whether the other item may make room: those with a smaller share of what is short (CPU, memory or both), or
+        all in the search for an item that something keeps off some nodes.
         """
         if self._ruled:
             return lambda other: True

@@ -266,7 +266,7 @@ def load_of(board: Board, node: int) -> float:
 
 
 def gains(board: Board, item: Item, wanted: Balance) -> bool:
-    """Return whether some node could take over the item and stay sufficiently below the item's node."""
+    """Whether some node could take over the item and stay sufficiently below the item's node."""
     source = board.node_of(item)
     others = (node for node in board.rows(item).nodes if node != source)
     return any(_gain(board, item, source, node) > max(wanted.margin, ROUNDING) for node in others)

@@ -140,7 +140,7 @@ class Relations:
         self._rules = [rule.vmids for rule in rules if not rule.disabled]
 
     def concern(self, part: Part) -> bool:
-        """Return whether the part has rules of its own or an HA rule names it."""
+        """Whether the part has rules of its own or an HA rule names it."""
         request = part.request
         own = request.affinity or request.topology_spread or request.ha is not None
         return bool(own) or any(part.vmid in vmids for vmids in self._rules)
@@ -158,7 +158,7 @@ def _joins(request: Request) -> str | None:
 
 
 def _about(one: Part, other: Part) -> bool:
-    """Return whether a required rule of one part selects the other."""
+    """Whether a required rule of one part selects the other."""
     request = one.request
     if not request.affinity and not request.topology_spread:
         return False

@@ -74,7 +74,7 @@ class Packing:
     # --- inside ---
 
     def _plausible(self) -> bool:
-        """Return whether each item fits alone and all of them may fit together."""
+        """Whether each item fits alone and all of them may fit together."""
         board = self.board
         if not all(any(board.fits(item, node) for node in board.rows(item).nodes) for item in self._items):
             return False
@@ -256,7 +256,7 @@ class Packing:
 
 
 def _enough(sizes: Sequence[float], rooms: Sequence[float]) -> bool:
-    """Return whether the rooms may be enough, in total and counted in whole pieces of each size.
+    """Whether the rooms may be enough, in total and counted in whole pieces of each size.
 
     An item counts as the number of whole pieces in it, and so does a room.
     """

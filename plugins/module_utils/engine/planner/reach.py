@@ -134,5 +134,5 @@ class Reach:
 
 
 def lasting(status: Status) -> bool:
-    """Return whether no move of guests can resolve the refusal."""
+    """Whether no move of guests can resolve the refusal."""
     return not status.resolvable or status.category is Category.PLACEMENT

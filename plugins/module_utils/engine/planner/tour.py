@@ -61,7 +61,7 @@ class _Moment:
     mobility: Mapping[int, Mobility]
 
     def after(self, plan: Plan) -> _Moment:
-        """The moment after a plan."""
+        """Return the moment after a plan."""
         nodes = {vmid: move.target for move in plan.moves for vmid in move.vmids}
         guests = tuple(replace(guest, node=nodes.get(guest.vmid, guest.node)) for guest in self.snapshot.guests)
         mobility, copied = dict(self.mobility), dict[tuple[str, str], int]()
@@ -78,12 +78,12 @@ class _Moment:
         return _Moment(replace(self.snapshot, guests=guests, storages=_refill(self.snapshot, copied)), mobility)
 
     def with_drained(self, nodes: Mapping[str, bool]) -> _Moment:
-        """The moment with the marks of these nodes set or removed."""
+        """Return the moment with the marks of these nodes set or removed."""
         marked = (replace(node, drained=nodes.get(node.name, node.drained)) for node in self.snapshot.nodes)
         return replace(self, snapshot=replace(self.snapshot, nodes=tuple(marked)))
 
     def without(self, name: str) -> Snapshot:
-        """The cluster without a node."""
+        """Return the cluster without a node."""
         nodes = (replace(node, online=node.online and node.name != name) for node in self.snapshot.nodes)
         guests = (guest for guest in self.snapshot.guests if guest.node != name)
         return replace(self.snapshot, nodes=tuple(nodes), guests=tuple(guests))
@@ -93,7 +93,7 @@ class _Moment:
 
 
 def _refill(snapshot: Snapshot, copied: Mapping[tuple[str, str], int]) -> tuple[Storage, ...]:
-    """The storages after volumes were copied, which would otherwise count on both nodes for the whole tour."""
+    """Return the storages after volumes were copied, which would otherwise count on both nodes for the whole tour."""
 
     def changed(storage: Storage) -> Storage:
         more = copied.get((storage.name, storage.node), 0)
@@ -119,7 +119,7 @@ class _TourPlanner:
         self._deepest: tuple[int, tuple[Stuck, ...]] = (-1, ())
 
     def tour(self, start: _Moment) -> Tour:
-        """The tour from this moment on."""
+        """Return the tour from this moment on."""
         start = replace(start, mobility={**start.mobility, **dict.fromkeys(self._goals.stays, HELD)})
         held = list(self._find_held(start))
         steps = None if held else self._search(start, self._goals.nodes, ())
@@ -128,7 +128,7 @@ class _TourPlanner:
         return Tour(stuck=self._reasons(start, held))
 
     def _find_held(self, moment: _Moment) -> Iterable[Stuck]:
-        """The guests of all nodes that cannot be moved for a reason of their own, and may not stay either."""
+        """Yield the guests of all nodes that cannot be moved for a reason of their own, and may not stay either."""
         for guest in moment.snapshot.guests:
             why, cure = moment.mobility.get(guest.vmid, IMMOVABLE).stuck
             if guest.node in self._goals.nodes and why and self._choice(guest.vmid) is None:
@@ -151,7 +151,7 @@ class _TourPlanner:
     # --- the search ---
 
     def _search(self, moment: _Moment, left: Sequence[str], path: tuple[TourStep, ...]) -> tuple[TourStep, ...] | None:
-        """The steps for the nodes that are left, after those of the path; None if there are none."""
+        """Return the steps for the nodes that are left, after those of the path; None if there are none."""
         if not left:
             return path
         stuck: list[Stuck] = []
@@ -191,7 +191,7 @@ class _TourPlanner:
             yield step, after
 
     def _order(self, moment: _Moment, left: Sequence[str]) -> Sequence[str]:
-        """The nodes in the order in which they are tried next."""
+        """Return the nodes in the order in which they are tried next."""
         begun = [name for name in left if name in self._goals.first]
         if begun or self._goals.keep_order:
             return (begun or left)[:1]
@@ -218,7 +218,7 @@ class _TourPlanner:
         return replace(step, back=back), (), after.after(back)
 
     def _step(self, moment: _Moment, name: str, left: Sequence[str]) -> tuple[TourStep | None, tuple[Stuck, ...]]:
-        """The maintenance of one node now, or the guests that keep it from being emptied."""
+        """Return the maintenance of one node now, or the guests that keep it from being emptied."""
         away = set(left)
         prefer = frozenset(node.name for node in moment.snapshot.nodes if node.name not in away and node.is_open)
         there = {guest.vmid for guest in moment.on(name)}
@@ -250,7 +250,7 @@ class _TourPlanner:
         return self._plans >= self._most or self._left <= 0
 
     def _plan(self, moment: _Moment, goals: Goals) -> Plan:
-        """A plan, with at most half of the steps that are left: the nodes after this one need some, too."""
+        """Return a plan, with at most half of the steps that are left: the nodes after this one need some, too."""
         self._plans += 1
         state, bounds = ClusterState(moment.snapshot), replace(self._bounds, steps=max(self._left // 2, LEAST_STEPS))
         plan = make_plan(state, self._profiles, goals, moment.mobility, bounds, self._default, self._now)

@@ -28,7 +28,7 @@ from .items import Item
 
 
 def resources_of(wanted: Balance) -> tuple[str, ...]:
-    """The resources of which the load of a node is the highest."""
+    """Return the resources of which the load of a node is the highest."""
     return tuple(PRESSURE_OF) if wanted.by == PRESSURE else (CPU, MEMORY)
 
 
@@ -40,18 +40,18 @@ class Peak(t.NamedTuple):
 
 
 def fraction_of(curve: Curve, resource: str, capacity: Mapping[str, float], percent: float) -> float | None:
-    """A percentile of a curve, as a fraction of the node; None if nothing is known."""
+    """Return a percentile of a curve, as a fraction of the node; None if nothing is known."""
     value, size = percentile(curve, percent), size_of(resource, capacity)
     return value / size if value is not None and size else None
 
 
 def size_of(resource: str, capacity: Mapping[str, float]) -> float:
-    """How much of a resource a node has; 0 if that is not known."""
+    """Return how much of a resource a node has; 0 if that is not known."""
     return 1.0 if resource in PRESSURE_OF else capacity.get(resource, 0.0)
 
 
 def peak_of(curves: Curves, capacity: Mapping[str, float], wanted: Balance) -> Peak | None:
-    """The load of a node with these curves; None if nothing is known."""
+    """Return the load of a node with these curves; None if nothing is known."""
     loads = {
         resource: fraction_of(curves[resource], resource, capacity, wanted.percentile)
         for resource in resources_of(wanted)
@@ -113,23 +113,25 @@ class UsedLoads:
         return self.curves
 
     def of(self, node: int) -> Peak:
-        """The load of a node."""
+        """Return the load of a node."""
         if node not in self._loads:
             self._loads[node] = self._peak(node, self.curves[node])
         return self._loads[node]
 
     def fraction(self, node: int, resource: str, curve: Curve) -> float | None:
-        """The percentile of a curve, as a fraction of the node."""
+        """Return the percentile of a curve, as a fraction of the node."""
         return fraction_of(curve, resource, self.size[node], self._wanted.percentile)
 
     def recently(self, node: int, resource: str) -> float | None:
-        """The mean load of a node during the time for which an imbalance must have lasted; None if it is not known."""
+        """Return the mean load of a node during the time for which an imbalance must have lasted; None if it is not
+        known.
+        """
         curve, size = self.curves[node].get(resource, ()), size_of(resource, self.size[node])
         value = mean(curve[self._usage.grid.latest(self._wanted.hold)])
         return None if value is None or not size else value / size
 
     def without(self, item: Item, source: int) -> float | None:
-        """The load of a node after an item has left it; None if the use of the item is not known."""
+        """Return the load of a node after an item has left it; None if the use of the item is not known."""
         here = self._share(item, source)
         return self._peak(source, self._change_curves(self.curves[source], here, -1)).load if here else None
 
@@ -151,7 +153,7 @@ class UsedLoads:
             self._loads.pop(node, None)
 
     def named(self, relief: Relief, resource: str) -> tuple[float, float, float, float]:
-        """The load of one resource: of the source before and after the move, and of the target."""
+        """Return the load of one resource: of the source before and after the move, and of the target."""
         source, target, item = relief.source, relief.target, relief.item
         here, there = self._share(item, source), self._share(item, target, of=source)
         pairs = (
@@ -190,7 +192,7 @@ class UsedLoads:
         return self._parts[key]
 
     def _pressure(self, demands: Mapping[str, Demand], resource: str, node: int, of: int | None) -> Curve | None:
-        """The part of a node's pressure that goes with a guest: its part of what the guests there use."""
+        """Return the part of a node's pressure that goes with a guest: its part of what the guests there use."""
         used = PRESSURE_OF[resource]
         home = node if of is None else of
         pressure, demand = self.at_first.get(home, {}).get(resource), demands.get(used)

@@ -75,7 +75,7 @@ def _legs(board: Board, step: BoardStep, number: int, scheduler: Scheduler) -> l
 
 
 def _at_once(board: Board, item: Item) -> bool:
-    """Return whether the HA manager moves the whole item when asked to move one of its guests."""
+    """Whether the HA manager moves the whole item when asked to move one of its guests."""
     vmids = {part.vmid for part in item.parts}
     lead = item.parts[0]
     return vmids <= {lead.vmid, *lead.mobility.together} or vmids <= companions_of(

@@ -82,7 +82,9 @@ class AllocationScore(ScoreOfMany):
         return of_sums(nodes, key, mean)
 
     def shares(self, state: CycleState, request: Request, node: NodeInfo) -> list[Share]:
-        """The shares of the resources with a weight; storage only if the request's drives take space on the node."""
+        """Return the shares of the resources with a weight; storage only if the request's drives take space on the
+        node.
+        """
         shares = []
         if self.cpu_weight:
             shares.append(Share(self.cpu_weight, self._cpu(request, node)))
@@ -101,8 +103,8 @@ class AllocationScore(ScoreOfMany):
         return used_share(node.memory_all + request.memory, self.policy.memory.allocatable(node.node, request))
 
     def _storage(self, state: CycleState, request: Request, node: NodeInfo) -> float | None:
-        """The mean used share of the storages that the drives would go to, including the drives; None if none takes
-        space.
+        """Return the mean used share of the storages that the drives would go to, including the drives; None if none
+        takes space.
         """
         found = volumes_on(state, request, node, self.policy.storage_classes)
         if isinstance(found, Status) or not found.bytes:
@@ -117,7 +119,7 @@ def used_share(used: float, capacity: float) -> float:
 
 
 def weighted_mean(shares: list[Share], values: list[float]) -> float:
-    """The mean of one value per share, by the shares' weights; 0 without shares."""
+    """Return the mean of one value per share, by the shares' weights; 0 without shares."""
     total = sum(share.weight for share in shares)
     return sum(share.weight * value for share, value in zip(shares, values, strict=True)) / total if total else 0.0
 
@@ -157,7 +159,7 @@ class MostAllocated(AllocationScore):
 
 
 def used_part(used: float) -> float:
-    """The allocated part of a resource, 0..1; nothing when it is overfull."""
+    """Return the allocated part of a resource, 0..1; nothing when it is overfull."""
     return used if used <= 1.0 else 0.0
 
 
@@ -196,7 +198,7 @@ class RequestedToCapacityRatio(AllocationScore):
 
 
 def read_shape(where: str, points: list[t.Any]) -> list[tuple[float, float]]:
-    """The points as (utilization, score), both 0..100. Raises InvalidPluginConfig."""
+    """Return the points as (utilization, score), both 0..100. Raises InvalidPluginConfig."""
     line: list[tuple[float, float]] = []
     for number, point in enumerate(points):
         values = check_settings(f"{where}[{number}]", _POINT, point)
@@ -216,7 +218,7 @@ def read_shape(where: str, points: list[t.Any]) -> list[tuple[float, float]]:
 
 
 def height(line: list[tuple[float, float]], at: float) -> float:
-    """The height of the broken line at a point; level before its first and after its last point."""
+    """Return the height of the broken line at a point; level before its first and after its last point."""
     right = bisect.bisect_left(line, at, key=lambda point: point[0])
     if right == 0:
         return line[0][1]
@@ -242,7 +244,9 @@ class BalancedAllocation(AllocationScore):
 
 
 def deviation(shares: list[Share]) -> float:
-    """The weighted standard deviation of the used parts, each capped at 1; of two equal weights half their distance."""
+    """Return the weighted standard deviation of the used parts, each capped at 1; of two equal weights half their
+    distance.
+    """
     used = [min(share.used, 1.0) for share in shares]
     mean = weighted_mean(shares, used)
     return math.sqrt(weighted_mean(shares, [(part - mean) ** 2 for part in used]))

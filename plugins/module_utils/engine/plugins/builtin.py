@@ -80,5 +80,5 @@ BUILTIN: tuple[type[Plugin], ...] = (
 
 
 def builtin_registry() -> Registry:
-    """A new registry with the built-in plugins, to which others may be added."""
+    """Return a new registry with the built-in plugins, to which others may be added."""
     return Registry(BUILTIN)

@@ -100,7 +100,7 @@ def is_concerned(request: Request) -> bool:
 
 
 def outside_of(rule: HARule) -> str:
-    """Why a node on which a node-affinity rule does not want its members is rejected."""
+    """Return why a node on which a node-affinity rule does not want its members is rejected."""
     return (NOT_A_NODE_OF if rule.positive else AVOIDED_BY).format(rule.label)
 
 

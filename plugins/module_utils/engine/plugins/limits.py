@@ -56,15 +56,15 @@ class Overcommit(FilterOfMany):
 
     @abc.abstractmethod
     def allocated_on(self, node: NodeInfo) -> float:
-        """How much of the resource is allocated on node."""
+        """Return how much of the resource is allocated on node."""
 
     @abc.abstractmethod
     def requested_by(self, request: Request) -> float:
-        """How much of it the request asks for."""
+        """Return how much of it the request asks for."""
 
     @abc.abstractmethod
     def text(self, wanted: float, allocatable: float) -> str:
-        """The detail of a rejection: how much would be allocated of how much."""
+        """Return the detail of a rejection: how much would be allocated of how much."""
 
     def filter_all(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[Status | None]:
         limit: Limit = getattr(self.policy, self.resource)
@@ -195,7 +195,7 @@ def _too_few(most: float, node: Node) -> str:
 
 
 def most_vcpus(request: Request) -> float:
-    """The vCPUs of the VM, with those that can be plugged in."""
+    """Return the vCPUs of the VM, with those that can be plugged in."""
     return max(request.cores, request.cores_max)
 
 
@@ -245,7 +245,7 @@ class GuestLimit(PreFilterPlugin, FilterPlugin):
 
 
 def guests_with(node: NodeInfo, tag: str | None = None) -> int:
-    """The number of guests on the node, without templates; with a tag, only the guests that have it."""
+    """Return the number of guests on the node, without templates; with a tag, only the guests that have it."""
     return sum(1 for guest in node.guests if not guest.template and (tag is None or tag in guest.tags))
 
 
@@ -315,7 +315,7 @@ class FailoverHeadroom(PreFilterPlugin, DeferredFilter):
         return Limits(self._limit("cpu", 1), self._limit("memory", MIB))
 
     def _limit(self, resource: str, unit: int) -> Limit | None:
-        """The limit after a loss; None where neither the profile nor this plugin's config sets one."""
+        """Return the limit after a loss; None where neither the profile nor this plugin's config sets one."""
         limit: Limit = getattr(self.policy, resource)
         ratio, reserved = self.config[f"{resource}_ratio"], self.config[f"{resource}_reserved"]
         if ratio is None and resource not in self.policy.enforced:

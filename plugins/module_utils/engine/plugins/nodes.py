@@ -123,7 +123,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin):
 
 
 def preference(expressions: Iterable[Expression], node: Node) -> int:
-    """The sum of the weights of the expressions that hold for node."""
+    """Return the sum of the weights of the expressions that hold for node."""
     return sum(expression.weight for expression in expressions if matches(expression, node))
 
 
@@ -183,7 +183,7 @@ class NetworkBridge(FilterPlugin):
 
 
 def missing_bridge(bridges: Set[str], node: Node) -> str | None:
-    """The first by name of the bridges that node lacks, or None."""
+    """Return the first by name of the bridges that node lacks, or None."""
     return None if node.bridges is None else min(bridges - node.bridges, default=None)
 
 
@@ -251,6 +251,6 @@ def runs_cpu_type(cpu_type: str, node: Node) -> bool:
 
 
 def missing_flag(flags: Set[str], node: Node) -> str | None:
-    """The first by name of the flags that node does not support, or None."""
+    """Return the first by name of the flags that node does not support, or None."""
     told = (flag for flag in flags if not flag.startswith(_HYPER_V))
     return None if node.cpu_flags is None else min(set(told) - node.cpu_flags, default=None)

@@ -84,7 +84,7 @@ class DeviceScarcity(PreFilterPlugin, ScorePlugin):
 
 
 def left_free(counts: Sequence[int]) -> float:
-    """The score of a node whose pools have that many devices left."""
+    """Return the score of a node whose pools have that many devices left."""
     return 100.0 / (1.0 + sum(count / (1.0 + count) for count in counts))
 
 

@@ -49,7 +49,7 @@ class ProxmoxStatic(ScorePlugin):
     settings = {"ha_only": Setting("bool", False, "count only HA resources")}
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
-        """The part of the memory that would be used; CPU and the other nodes come in when all are compared."""
+        """Return the part of the memory that would be used; CPU and the other nodes come in when all are compared."""
         return _part(self._use(node)[1] + request.memory, float(node.node.memory))
 
     def normalize(

@@ -89,7 +89,7 @@ class Delay(PreFilterPlugin):
 
 
 def delay_of(request: Request) -> float:
-    """The delay in seconds; 0 when the request gives none. Raises InvalidRequest."""
+    """Return the delay in seconds; 0 when the request gives none. Raises InvalidRequest."""
     text = request.context.get(DELAY_KEY) or "0"
     try:
         delay = float(text)

@@ -127,7 +127,7 @@ def _storage_class(where: str, name: str, body: Mapping[str, t.Any]) -> StorageC
 
 
 def _reserve(where: str, text: str | None) -> float:
-    """A fraction below 1, or bytes."""
+    """Return a fraction below 1, or bytes."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", (text or "0").strip())
     if match is None or (match[2] and float(match[1]) >= 100):
         raise InvalidPluginConfig(
@@ -161,7 +161,7 @@ class StorageBalance(PreFilterPlugin, ScoreOfMany):
 
 
 def _free_percentage(found: Binding | Status, node: NodeInfo) -> float:
-    """How much the drives leave free of their storages, as the mean over these."""
+    """Return how much the drives leave free of their storages, as the mean over these."""
     if isinstance(found, Status) or not found.storages:
         return 0.0
     names = set(found.storages.values())

@@ -106,7 +106,7 @@ def fits(spread: Spread, node: NodeInfo) -> Status | None:
 
 
 def domain_weight(spread: Spread) -> float:
-    """How much each VM in a domain weighs: more when there are more domains, as each then holds fewer."""
+    """Return how much each VM in a domain weighs: more when there are more domains, as each then holds fewer."""
     return math.log(len(spread.counts) + 2)
 
 

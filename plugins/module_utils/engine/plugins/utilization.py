@@ -56,7 +56,7 @@ class Utilization(ScoreOfMany):
         return [self._score(node, *load) for node, load in zip(nodes, loads, strict=True)]
 
     def _score(self, node: NodeInfo, cpu: float | None, memory: float | None) -> float:
-        """The score of a node by what it usually uses, as far as that is known, else by the moment."""
+        """Return the score of a node by what it usually uses, as far as that is known, else by the moment."""
         host = node.node
         decided = [guest for guest in node.guests if guest.status == "assumed"] if cpu is None or memory is None else ()
         if cpu is None:

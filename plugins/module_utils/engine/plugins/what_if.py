@@ -50,7 +50,7 @@ def sole_refusals(refusals: Refusals) -> dict[str, list[str]]:
 
 
 def nearest(request: Request, refusals: Refusals) -> dict[str, t.Any] | None:
-    """The node that is the closest to fitting; None when there is none."""
+    """Return the node that is the closest to fitting; None when there is none."""
 
     if not refusals:
         return None
@@ -73,5 +73,5 @@ def _amount(request: Request, resource: str) -> float:
 
 
 def _refusing(by_plugin: Mapping[str, Status]) -> list[str]:
-    """The rules that refuse a node for something else than a shortage."""
+    """Return the rules that refuse a node for something else than a shortage."""
     return sorted(plugin for plugin, status in by_plugin.items() if not status.shortages)

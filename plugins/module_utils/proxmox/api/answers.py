@@ -143,7 +143,7 @@ def _cure_of(error: ssl.SSLCertVerificationError) -> str:
 
 
 def worth_another_read(error: Exception) -> bool:
-    """Tell whether a read that failed with this exception of C(requests) may succeed a moment later."""
+    """Whether a read that failed with this exception of C(requests) may succeed a moment later."""
     import requests
 
     hopeless = (requests.exceptions.SSLError, requests.exceptions.ProxyError)

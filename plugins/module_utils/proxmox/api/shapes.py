@@ -144,7 +144,7 @@ def flag(value: t.Any) -> bool:
 
 
 def memory(value: t.Any) -> int:
-    """The memory of a VM in MiB, which its config may have as C(current=512)."""
+    """Return the memory of a VM in MiB, which its config may have as C(current=512)."""
     return whole(value.removeprefix("current=") if isinstance(value, str) else value)
 
 

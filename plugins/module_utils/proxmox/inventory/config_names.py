@@ -19,8 +19,8 @@ from .rows import Row, read_rows
 
 
 def read_config_names(reader: Reader, vmids: Collection[int]) -> dict[int, str]:
-    """The names of these VMs by VMID, as far as they can be read. Takes one call, and two or more if backup jobs cover
-    some of the VMs. A VM whose config has no name yet may still get one.
+    """Return the names of these VMs by VMID, as far as they can be read. Takes one call, and two or more if backup jobs
+    cover some of the VMs. A VM whose config has no name yet may still get one.
     """
     found = _names(read_rows(reader, "/cluster/backup-info/not-backed-up"), "vmid")
     if found.keys() >= set(vmids):

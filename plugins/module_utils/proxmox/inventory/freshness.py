@@ -254,7 +254,7 @@ def _with_paused(snapshot: Snapshot, paused: Set[int]) -> Snapshot:
 
 
 def _may_be_paused(tasks: Sequence[Row], vmid: int) -> bool:
-    """Tell whether the latest task that switched a VM may be one that paused it; starts are whole seconds."""
+    """Whether the latest task that switched a VM may be one that paused it; starts are whole seconds."""
     own = [task for task in tasks if task["type"] in _SWITCHING and _vmid_of(task) == vmid]
     newest = max((_began(task) for task in own), default=None)
     return any(task["type"] == "qmpause" and _began(task) == newest for task in own)
@@ -307,7 +307,7 @@ def _tasks(reader: Reader) -> list[Row]:
 
 
 def is_auditor(reader: Reader) -> bool:
-    """Tell whether the user has Sys.Audit on C(/). Without it, an empty list of tasks proves nothing."""
+    """Whether the user has Sys.Audit on C(/). Without it, an empty list of tasks proves nothing."""
     try:
         return is_unfiltered(reader.get("/cluster/options"))
     except (PermissionDenied, NotRecorded):

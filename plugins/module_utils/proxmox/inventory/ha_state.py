@@ -49,7 +49,7 @@ def with_resources(reader: Reader, rules: Sequence[HARule]) -> tuple[tuple[HARul
 
 
 def depend_on_failback(rules: Iterable[HARule]) -> bool:
-    """Return whether some rule prefers some of the nodes on which its members may be."""
+    """Whether some rule prefers some of the nodes on which its members may be."""
     active = (rule for rule in rules if rule.type == "node-affinity" and not (rule.disabled or rule.from_group))
     return any(not rule.strict or len(set(rule.nodes.values())) > 1 for rule in active)
 
@@ -169,7 +169,7 @@ def _nodes(row: Row) -> Mapping[str, int]:
 
 
 def has_resources(reader: Reader) -> bool:
-    """Return whether the HA manager manages any guest. One call, which needs Sys.Audit on C(/)."""
+    """Whether the HA manager manages any guest. One call, which needs Sys.Audit on C(/)."""
     return bool(reader.get("/cluster/ha/resources"))
 
 

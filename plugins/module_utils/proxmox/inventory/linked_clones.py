@@ -15,8 +15,8 @@ from .rows import read_rows
 
 
 def read_linked_clones(reader: Reader, node: str, vmid: int, config: Mapping[str, t.Any]) -> frozenset[int]:
-    """The VMIDs of the linked clones of a template on node, as far as this user sees their disks. One call for each
-    storage of its disks.
+    """Return the VMIDs of the linked clones of a template on node, as far as this user sees their disks. One call for
+    each storage of its disks.
     """
     volumes = [str(value).partition(",")[0] for key, value in config.items() if is_drive(key)]
     base = re.compile(rf"(?:^|[:/@])base-{vmid}-")

@@ -133,7 +133,7 @@ def _may(reader: Reader, storage: str, privileges: Collection[str]) -> bool:
 
 
 def read_rights(reader: Reader, path: str) -> Mapping[str, object]:
-    """The privileges of the user on a path; none if they cannot be read."""
+    """Return the privileges of the user on a path; none if they cannot be read."""
     try:
         rights: Mapping[str, Mapping[str, object]] = reader.get("/access/permissions", path=path)
     except UNREADABLE:

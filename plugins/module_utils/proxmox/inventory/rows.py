@@ -128,7 +128,7 @@ def read_next_id(reader: Reader) -> NextId:
 
 
 def is_unfiltered(options: Mapping[str, object]) -> bool:
-    """Tell whether an answer of C(/cluster/options) is complete: without Sys.Audit it has only settings of tags."""
+    """Whether an answer of C(/cluster/options) is complete: without Sys.Audit it has only settings of tags."""
     return "mac_prefix" in options or "next-id" in options
 
 

@@ -274,7 +274,7 @@ def _has_snapshots(check: Mapping[str, t.Any]) -> bool:
 
 
 def _image(row: Mapping[str, t.Any], volume: str) -> Cause:
-    """Why an image on a local storage keeps a VM. A drive can be emptied, a snapshot that holds it cannot."""
+    """Return why an image on a local storage keeps a VM. A drive can be emptied, a snapshot that holds it cannot."""
     slot, snapshots = row.get("drivename"), sorted(row.get("referenced_in_snapshot") or ())
     cures = [f"eject it: set {slot} to none,media=cdrom"] if slot else []
     cures += [f"remove the snapshots that hold it: {join_words(snapshots)}"] if snapshots else []

@@ -26,12 +26,12 @@ DEFAULTS: Config = MappingProxyType({"bios": "seabios", "memory": 512, "cores": 
 
 
 def config_with(config: Config, options: Config) -> dict[str, t.Any]:
-    """The config with the options of a request, of which an empty text unsets one."""
+    """Return the config with the options of a request, of which an empty text unsets one."""
     return {key: value for key, value in {**config, **options}.items() if value != ""}
 
 
 def contradictions(config: Config, asked: Collection[str], defaults: Config = DEFAULTS) -> dict[str, str]:
-    """Why the requested options are impossible, by option. config is the whole that the VM will have, without
+    """Return why the requested options are impossible, by option. config is the whole that the VM will have, without
     what has its default.
 
     A contradiction between options that are not requested existed before.
@@ -60,7 +60,8 @@ def check_new(options: Config) -> None:
 
 
 def unread_cloud_init(config: Config, requested: Collection[str]) -> dict[str, str]:
-    """Why the guest never gets some of the requested cloud-init data, by option. config is all that the VM has."""
+    """Return why the guest never gets some of the requested cloud-init data, by option. config is all that the VM has.
+    """
     data = [key for key in sorted(requested) if config.get(key) and (key in _CLOUD_INIT or key.startswith(_ADDRESSES))]
     if not any(is_drive(slot) and _holds_cloudinit(slot, value) for slot, value in config.items()):
         return dict.fromkeys(data, "the VM has no cloud-init drive; add one, for example ide2: STORAGE:cloudinit")
@@ -69,7 +70,7 @@ def unread_cloud_init(config: Config, requested: Collection[str]) -> dict[str, s
 
 
 def cloud_init_data(config: Config, changed: Collection[str]) -> list[str]:
-    """Which changed parameters are data on the VM's cloud-init drive; none if it has no such drive."""
+    """Return which changed parameters are data on the VM's cloud-init drive; none if it has no such drive."""
     if not any(is_drive(slot) and _holds_cloudinit(slot, value) for slot, value in config.items()):
         return []
     return [key for key in sorted(changed) if key in _CLOUD_INIT or key.startswith(_ADDRESSES)]
@@ -100,7 +101,7 @@ def _rules(config: Config) -> Iterator[Sequence[tuple[str, str]]]:
 
 
 def _number(config: Config, key: str) -> int | None:
-    """The number of an option; None if it is none, as memory may be in some configs."""
+    """Return the number of an option; None if it is none, as memory may be in some configs."""
     value = str(config.get(key)).removeprefix("current=")
     return int(value) if value.isascii() and value.isdecimal() else None
 

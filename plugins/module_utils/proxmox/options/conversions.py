@@ -45,7 +45,7 @@ class Conversion:
         return str(value)
 
     def same(self, wanted: t.Any, current: t.Any) -> bool:
-        """Tell whether both mean the same to Proxmox."""
+        """Whether both mean the same to Proxmox."""
         return str(wanted) == str(current)
 
     def merge(self, wanted: t.Any, current: t.Any) -> Value:

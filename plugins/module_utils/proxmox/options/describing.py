@@ -85,7 +85,7 @@ def _add(
 
 
 def _forms(option: VMOption, parameter: str, text: str) -> Iterator[Value]:
-    """The ways to write a value of a config as an option, the most readable one first."""
+    """Yield the ways to write a value of a config as an option, the most readable one first."""
     conversion = option.conversion
     if is_drive(parameter):
         yield from _drive_forms(parameter, text)
@@ -101,7 +101,7 @@ def _forms(option: VMOption, parameter: str, text: str) -> Iterator[Value]:
 
 
 def _drive_forms(slot: str, text: str) -> Iterator[Value]:
-    """A drive by its size and storage, as for a new VM; else by its volume."""
+    """Yield a drive by its size and storage, as for a new VM; else by its volume."""
     properties = kind_of(slot).read(text)
     volume, size = properties.pop("file", ""), size_in_config(properties.pop("size", ""))
     storage, separator, _name = volume.partition(":")

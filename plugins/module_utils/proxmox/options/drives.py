@@ -56,17 +56,17 @@ def kind_of(slot: str) -> PropertyKind:
 
 
 def is_drive(key: str) -> bool:
-    """Tell whether a key of a config is the slot of a drive."""
+    """Whether a key of a config is the slot of a drive."""
     return key.rstrip("0123456789") in _KINDS
 
 
 def is_cloudinit(volume: str) -> bool:
-    """Tell whether a volume of a config is a cloud-init drive."""
+    """Whether a volume of a config is a cloud-init drive."""
     return _CLOUDINIT_VOLUME.search(volume) is not None
 
 
 def is_medium(drive: Mapping[str, str]) -> bool:
-    """Tell whether a drive with these properties is a CD-ROM drive; a cloud-init drive is one too."""
+    """Whether a drive with these properties is a CD-ROM drive; a cloud-init drive is one too."""
     return "cdrom" in (drive.get("media"), drive.get("file"))
 
 

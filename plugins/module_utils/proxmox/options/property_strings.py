@@ -138,7 +138,7 @@ class PropertyKind:
         return {**kept, **wanted}
 
     def same(self, wanted: Mapping[str, str], current: Mapping[str, str]) -> bool:
-        """Tell whether both mean the same to Proxmox."""
+        """Whether both mean the same to Proxmox."""
         return self.complete(self.keep_generated(wanted, current)) == self.complete(current)
 
     def _split(self, option: str, text: str) -> list[tuple[str, str]]:

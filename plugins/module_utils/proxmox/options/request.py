@@ -213,7 +213,7 @@ def _check_gateways(options: Mapping[str, Value]) -> None:
 
 
 def _cards(options: Mapping[str, t.Any]) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """The cloud-init addresses of each network card."""
+    """Yield the cloud-init addresses of each network card."""
     for key, value in options.items():
         if key.startswith("ipconfig"):
             yield key, IPCONFIG.read(str(value))
@@ -266,7 +266,7 @@ def _is_off_link(gateway: str, address: str) -> bool:
 
 
 def device_cautions(request: Request) -> list[str]:
-    """A warning if a new VM names devices, which only some nodes have, and does not say which nodes."""
+    """Return a warning if a new VM names devices, which only some nodes have, and does not say which nodes."""
     if request.node is not None or request.node_regex is not None or request.node_required:
         return []
     named = [
@@ -287,7 +287,9 @@ def device_cautions(request: Request) -> list[str]:
 
 
 def ha_cautions(decision: Decision, storages: Iterable[Storage]) -> list[str]:
-    """A warning if the VM becomes an HA resource with disks on local storages. storages are those of the cluster."""
+    """Return a warning if the VM becomes an HA resource with disks on local storages. storages are those of the
+    cluster.
+    """
     request, template = decision.request, decision.template
     if request.ha is None or request.ha.state in ("disabled", "ignored"):
         return []

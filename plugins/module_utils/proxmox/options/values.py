@@ -212,11 +212,11 @@ class Fields:
         return f"{self.where}.{key}"
 
     def text(self, key: str) -> str | None:
-        """A text that is not empty, or None."""
+        """Return a text that is not empty, or None."""
         return text_of(self.path(key), self.body[key]) if key in self else None
 
     def require_text(self, key: str, expected: str = "a text") -> str:
-        """A text that is required and not empty."""
+        """Return a text that is required and not empty."""
         found = self.text(key)
         if found is None:
             raise InvalidRequest(f"{self.path(key)}: is missing, expected {expected}")
@@ -240,17 +240,17 @@ class Fields:
         return found
 
     def whole(self, key: str, minimum: int, maximum: int | None = None, default: int = 1) -> int:
-        """A whole number within bounds."""
+        """Return a whole number within bounds."""
         if key not in self:
             return default
         return whole_of(self.path(key), self.body[key], minimum, maximum)
 
     def number(self, key: str, minimum: float = 0.0) -> float | None:
-        """A number of at least minimum, or None."""
+        """Return a number of at least minimum, or None."""
         return float(number(self.path(key), self.body[key], minimum)) if key in self else None
 
     def pattern(self, key: str) -> str | None:
-        """A regular expression, or None."""
+        """Return a regular expression, or None."""
         found = self.text(key)
         if found is not None:
             checked_pattern(self.path(key), found)
@@ -260,7 +260,7 @@ class Fields:
         return tuple(text_of(where, item) for where, item in items_of(self.path(key), self.body.get(key)))
 
     def maps(self, key: str, known: Collection[str]) -> Iterator[Fields]:
-        """The entries of a list of mappings."""
+        """Yield the entries of a list of mappings."""
         for where, item in items_of(self.path(key), self.body.get(key)):
             yield Fields(where, item, known)
 
@@ -276,8 +276,8 @@ def items_of(where: str, value: t.Any) -> Iterator[tuple[str, t.Any]]:
 
 
 def text_of(where: str, value: t.Any) -> str:
-    """A text that is not empty. Numbers and booleans become text as Ansible converts them elsewhere (C(yes) becomes
-    C(True)), so that the same word in two options gives the same text.
+    """Return a text that is not empty. Numbers and booleans become text as Ansible converts them elsewhere (C(yes)
+    becomes C(True)), so that the same word in two options gives the same text.
     """
     if not isinstance(value, (str, int, float)) or value == "":
         raise invalid(where, value, "a text")
@@ -285,5 +285,5 @@ def text_of(where: str, value: t.Any) -> str:
 
 
 def whole_of(where: str, value: t.Any, minimum: int, maximum: int | None = None) -> int:
-    """A whole number within bounds."""
+    """Return a whole number within bounds."""
     return int(number(where, value, minimum, maximum, whole=True))

@@ -118,7 +118,7 @@ def _cluster(where: str, body: Mapping[str, t.Any], params: Mapping[str, t.Any])
 
 
 def _with_labels(facts: Facts, labels: Mapping[str, str]) -> Facts:
-    """The facts of nodes that have the labels of their cluster as well."""
+    """Return the facts of nodes that have the labels of their cluster as well."""
 
     def both(nodes: Collection[Node]) -> Mapping[str, Mapping[str, t.Any]]:
         said = facts(nodes)

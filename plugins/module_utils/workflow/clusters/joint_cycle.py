@@ -202,7 +202,7 @@ class JointCycle:
 
 
 def names_reserved_at(access: Access, identity: str) -> set[str]:
-    """The names of the VMs that are being created on a cluster, by the ledger of any cluster."""
+    """Return the names of the VMs that are being created on a cluster, by the ledger of any cluster."""
     return {reservation.name for reservation in access.ledger.reservations(identity)}
 
 

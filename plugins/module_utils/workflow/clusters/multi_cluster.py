@@ -79,7 +79,7 @@ class MultiClusterRun:
         return [usage for site in self._all_sites for usage in site.nodes]
 
     def guests(self) -> dict[str, Sequence[Guest]]:
-        """All guests of the clusters that answer, by cluster name."""
+        """Return all guests of the clusters that answer, by cluster name."""
         read = in_parallel(lambda site: read_settled(site.access.reader, patience=0).guests, self._cycle.sites)
         return {site.name: guests for site, guests in read.items()}
 
@@ -218,7 +218,8 @@ class MultiClusterRun:
         return gate.wait()
 
     def _share(self, site: Site, placement: Placement, gate: Gate, steps: Steps) -> Run:
-        """The run of one cluster. Its first scheduling cycle was gone through together with those of the others."""
+        """Return the run of one cluster. Its first scheduling cycle was gone through together with those of the others.
+        """
         return Run(
             self._of_share,
             site.access,
@@ -231,13 +232,13 @@ class MultiClusterRun:
         )
 
     def _combined_snapshot(self) -> Snapshot:
-        """All clusters as the latest cycle read them, combined into one snapshot."""
+        """Return all clusters as the latest cycle read them, combined into one snapshot."""
         self._shown = {site: site.placement.snapshot for site in self._cycle.sites if site.placement is not None}
         return _as_one(self._shown)
 
     def _glance(self) -> Snapshot:
-        """All clusters as a single request each shows them, combined into one snapshot: enough to notice changes. One
-        that does not answer counts as it was shown last.
+        """Return all clusters as a single request each shows them, combined into one snapshot: enough to notice
+        changes. One that does not answer counts as it was shown last.
         """
 
         def look(site: Site) -> None:

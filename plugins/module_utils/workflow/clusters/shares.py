@@ -54,7 +54,7 @@ class Steps:
         self._total = dict(expected)
 
     def of(self, cluster: str) -> Progress:
-        """The progress function for the share of one cluster."""
+        """Return the progress function for the share of one cluster."""
 
         def tell(step: VMStep | Wait) -> None:
             if not isinstance(step, VMStep):

@@ -48,7 +48,7 @@ class Silent:
         self.reasons[name], self.reserved[name] = reason, reserved
 
     def may_have(self, entry: Entry) -> list[str]:
-        """The unreachable clusters on which the VM may be."""
+        """Return the unreachable clusters on which the VM may be."""
         return [
             name
             for name in self.reasons

@@ -149,7 +149,7 @@ class Comparison:
         check_unprotected(plan.guest.vmid, {"protection": plan.is_protected})
 
     def _removal(self, entry: Entry, guest: Guest) -> ExistingPlan:
-        """The plan to delete a VM. Only what its config shows of it now will be deleted."""
+        """Return the plan to delete a VM. Only what its config shows of it now will be deleted."""
         plan = ExistingPlan(entry, guest, guest.status, ChangeSet(), actions=["delete"])
         with suppress(NotRecorded):
             config = read_config(self._reader, guest.node, guest.vmid)
@@ -167,7 +167,7 @@ class Comparison:
         return plan
 
     def _drift(self, reader: Reader, entry: Entry, guest: Guest, config: Mapping[str, t.Any]) -> ChangeSet:
-        """How a complete VM differs from its request. reader caches what is the same for all VMs."""
+        """Return how a complete VM differs from its request. reader caches what is the same for all VMs."""
         displaced = self._checks.displaced(entry.request, guest.node, config)
         changes = _possible(compare(entry.request.options, config, displaced=displaced), entry.request, config)
         changes = self._with_pool(reader, changes, entry, guest)
@@ -186,8 +186,8 @@ class Comparison:
         )
 
     def _config(self, entry: Entry, guest: Guest) -> tuple[Guest, StoredConfig]:
-        """The VM's config, and the guest with its current node: a clone for another node is created on the node of its
-        template, and then moved.
+        """Return the VM's config, and the guest with its current node: a clone for another node is created on the node
+        of its template, and then moved.
         """
         stored = read_stored_config(self._reader, guest.node, guest.vmid, running=guest.status not in OFF)
         if stored is None:
@@ -207,14 +207,14 @@ class Comparison:
         return guest, stored
 
     def _node_of(self, entry: Entry, guest: Guest) -> str:
-        """The current node of a VM that is no longer on its known node."""
+        """Return the current node of a VM that is no longer on its known node."""
         row = row_of(self._reader, guest.vmid)
         if row is None or row["node"] == guest.node:
             raise GuestVanished(f"{entry.label} ({guest.vmid}) is no longer on node {guest.node}")
         return str(row["node"])
 
     def _with_pool(self, reader: Reader, changes: ChangeSet, entry: Entry, guest: Guest) -> ChangeSet:
-        """The changes, plus that of the pool, which is not part of the config."""
+        """Return the changes, plus that of the pool, which is not part of the config."""
         wanted = entry.request.pool
         if not wanted or wanted == guest.pool:
             return changes
@@ -229,7 +229,7 @@ class Comparison:
         )
 
     def _status(self, entry: Entry, guest: Guest) -> str:
-        """The VM's status, read from the node if a pause matters, as the cluster's list shows it late."""
+        """Return the VM's status, read from the node if a pause matters, as the cluster's list shows it late."""
         doubtful = entry.state in NOT_CREATED or (entry.state == "started" and guest.status == PAUSED)
         if guest.status not in ("assumed", "unknown") and not doubtful:
             return guest.status
@@ -248,7 +248,7 @@ def check_name(entry: Entry, guest: Guest, config: Mapping[str, t.Any]) -> None:
 
 
 def row_of(reader: Reader, vmid: int) -> Mapping[str, t.Any] | None:
-    """The guest's row in the cluster's list, where existence, node, tags, lock and pool show at once."""
+    """Return the guest's row in the cluster's list, where existence, node, tags, lock and pool show at once."""
     rows = reader.get("/cluster/resources", type="vm")
     return next((row for row in rows if row.get("vmid") == vmid), None)
 
@@ -278,7 +278,7 @@ def locked_error(plan: ExistingPlan, action: str, lock: str, **details: t.Any) -
 
 
 def _with_own_tags(entry: Entry, config: Mapping[str, t.Any]) -> Entry:
-    """The entry with the VM's own tags, beside those of lasting rules, if the task does not set tags."""
+    """Return the entry with the VM's own tags, beside those of lasting rules, if the task does not set tags."""
     if not entry.lasting or "tags" in entry.given:
         return entry
     return replace(entry, request=with_tags(entry.request, traits_of(config)["tags"]))
@@ -310,7 +310,7 @@ def _add_actions(plan: ExistingPlan, power: str | None) -> None:
 
 
 def _rename(changes: ChangeSet, name: str, config: Mapping[str, t.Any]) -> ChangeSet:
-    """The changes with that of the name, which is no option of the VM, but what identifies it."""
+    """Return the changes with that of the name, which is no option of the VM, but what identifies it."""
     if config.get("name", "") == name:
         return changes
     return replace(
@@ -321,7 +321,7 @@ def _rename(changes: ChangeSet, name: str, config: Mapping[str, t.Any]) -> Chang
 
 
 def _possible(changes: ChangeSet, request: Request, config: Mapping[str, t.Any]) -> ChangeSet:
-    """The changes, of which those that contradict other options of the VM cannot be made."""
+    """Return the changes, of which those that contradict other options of the VM cannot be made."""
     impossible = contradictions(config_with(config, request.options), changes.changes.keys())
     return replace(changes, unappliable={**impossible, **changes.unappliable}) if impossible else changes
 
@@ -329,7 +329,8 @@ def _possible(changes: ChangeSet, request: Request, config: Mapping[str, t.Any])
 def _with_fixed_disks(
     changes: ChangeSet, config: Mapping[str, t.Any], pending: Collection[str], *, runs: bool
 ) -> ChangeSet:
-    """The changes without those of disks that must stay as they are, which become unappliable, with the reason."""
+    """Return the changes without those of disks that must stay as they are, which become unappliable, with the reason.
+    """
     moving = {*changes.moves, *(config.keys() & set(changes.unplaced))}
     held = {slot: why for slot in moving if (why := obstacle_to_move(slot, config, pending, runs=runs)) is not None}
     grown = changes.resizes if config.get(TEMPLATE) else {}

@@ -67,7 +67,7 @@ class Converger:
         return Carried(done, node, pending)
 
     def _find(self, plan: ExistingPlan, error: CollectionError) -> ExistingPlan | None:
-        """The VM as it is now; None when that is unknown."""
+        """Return the VM as it is now; None when that is unknown."""
         if isinstance(error, ConnectionFailed) and not isinstance(error, AnswerLost):
             return None
         with suppress(CollectionError):

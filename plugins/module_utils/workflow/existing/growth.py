@@ -60,7 +60,7 @@ def check_limits(scheduler: Scheduler, jobs: Iterable[Job], now: float) -> None:
 
 
 def displaced_slots(scheduler: Scheduler, request: Request, node: str, config: Mapping[str, t.Any]) -> frozenset[str]:
-    """The slots of a VM's drives that are not on a storage of the class that the request names for them.
+    """Return the slots of a VM's drives that are not on a storage of the class that the request names for them.
 
     Raises InvalidRequest for an unknown class.
     """
@@ -75,7 +75,7 @@ def displaced_slots(scheduler: Scheduler, request: Request, node: str, config: M
 
 
 def is_allowed_storage(scheduler: Scheduler, request: Request, node: str, slot: str, storage: str) -> bool:
-    """Tell whether a drive that the request leaves open may be on a storage of the node. Raises InvalidRequest for an
+    """Whether a drive that the request leaves open may be on a storage of the node. Raises InvalidRequest for an
     unknown class.
     """
     info, classes = scheduler.cluster.node(node), scheduler.profile(request).policy.storage_classes
@@ -99,13 +99,13 @@ def growth_of(plan: ExistingPlan) -> Growth | None:
 
 
 def sizes_of(config: Mapping[str, object]) -> tuple[float, int]:
-    """The vCPUs and the bytes of memory that a config gives a VM."""
+    """Return the vCPUs and the bytes of memory that a config gives a VM."""
     cores = _count(config.get("cores"), 1) * _count(config.get("sockets"), 1)
     return float(_count(config.get("vcpus"), cores)), _count(config.get("memory"), 512) * MIB
 
 
 def _count(value: object, default: int) -> int:
-    """A number in a config. A value that is no number counts as not set."""
+    """Return a number in a config. A value that is no number counts as not set."""
     number = whole_number(value, COUNT_DIGITS)
     return default if number is None else number
 
@@ -183,7 +183,7 @@ def _is_about_the_node(status: Status) -> bool:
 
 
 def _broken_rules(scheduler: Scheduler, plan: ExistingPlan, now: float) -> Iterator[str]:
-    """The rules that a VM breaks on its node: between VMs, its own and those of others; about nodes, its own."""
+    """Yield the rules that a VM breaks on its node: between VMs, its own and those of others; about nodes, its own."""
     request = replace(_as_it_is(plan), cores=0, memory=0)
     with_rules = scheduler.refusals(request, now).get(plan.guest.node, {})
     without = scheduler.refusals(_without_rules(request), now).get(plan.guest.node, {})
@@ -203,7 +203,7 @@ def _without_rules(request: Request) -> Request:
 
 
 def _as_it_is(plan: ExistingPlan) -> Request:
-    """The VM's request without what is fixed for an existing VM: its node, disks, devices and HA resource."""
+    """Return the VM's request without what is fixed for an existing VM: its node, disks, devices and HA resource."""
     request, guest = plan.entry.request, plan.guest
     return replace(
         request,
@@ -223,7 +223,7 @@ def _as_it_is(plan: ExistingPlan) -> Request:
 
 
 def _new_space(plan: ExistingPlan) -> tuple[Disk, ...]:
-    """The space that an update takes on storages: new drives, moved drives, and the growth of others."""
+    """Return the space that an update takes on storages: new drives, moved drives, and the growth of others."""
     if not {"update", "finish"} & set(plan.actions):
         return ()
     changes, drives = plan.changes, drives_of(plan.entry.request.options)
@@ -242,7 +242,7 @@ def _new_space(plan: ExistingPlan) -> tuple[Disk, ...]:
 
 
 def _grown(guest: Guest, plan: ExistingPlan, growth: Growth) -> Guest:
-    """The guest as it counts for the following VMs."""
+    """Return the guest as it counts for the following VMs."""
     space = dict(guest.storage_pending)
     for disk in growth.request.disks:
         storage = disk.storage or _storage_of(plan, disk.slot)

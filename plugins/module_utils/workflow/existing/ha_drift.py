@@ -88,8 +88,8 @@ def _membership(reader: Reader, entry: Entry, guest: Guest, intent: HAIntent) ->
 
 
 def _state(row: Mapping[str, t.Any], switched_to: str | None) -> str:
-    """The state in which the HA manager will keep the VM: starting and stopping the VM sets it, unless the HA manager
-    ignores the VM.
+    """Return the state in which the HA manager will keep the VM: starting and stopping the VM sets it, unless the HA
+    manager ignores the VM.
     """
     state = str(row.get("state", "started"))
     state = "started" if state == "enabled" else state

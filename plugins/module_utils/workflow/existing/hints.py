@@ -64,8 +64,8 @@ class Hints:
     def _storages(
         self, hints: Mapping[str, t.Any], config: Mapping[str, t.Any], request: Request, node: str
     ) -> dict[str, str]:
-        """The storages of drives that the request leaves open and the VM still lacks, by slot. For other drives without
-        one, a storage is chosen again.
+        """Return the storages of drives that the request leaves open and the VM still lacks, by slot. For other drives
+        without one, a storage is chosen again.
         """
         return {
             slot: storage
@@ -78,7 +78,7 @@ class Hints:
         }
 
     def _devices(self, guest: Guest) -> Sequence[Device]:
-        """The mapped devices of a VM's node, whatever guest has them."""
+        """Return the mapped devices of a VM's node, whatever guest has them."""
         from ...proxmox.inventory.mappings import DeviceNeeds, read_devices
 
         needs = DeviceNeeds(lambda node: True, lambda device, node: True, self._attributes)

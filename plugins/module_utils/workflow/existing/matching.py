@@ -47,7 +47,7 @@ class Match:
 
 
 def unclear(nameless: Sequence[Guest]) -> str:
-    """The text about a VM that was not found by its name, and may be one of those that others are creating."""
+    """Return the text about a VM that was not found by its name, and may be one of those that others are creating."""
     which = ", ".join(first([f"{guest.vmid} on {guest.node}" for guest in nameless], VMIDS_TOLD))
     return f"may be the VM that others are creating and that has no name yet ({which})"
 
@@ -92,7 +92,7 @@ def _may_be_any(entry: Entry) -> bool:
 
 
 def abandoned_text(guest: Guest) -> str:
-    """The text about a VM that is locked by its aborted creation."""
+    """Return the text about a VM that is locked by its aborted creation."""
     return (
         f"VM {guest.vmid} on {guest.node} is locked by its creation, and no task is working on it; as root on "
         f"{guest.node}, remove it with '{removal_of(guest.vmid)}' or keep it with 'qm unlock {guest.vmid}'"
@@ -104,7 +104,7 @@ def doubts(
     matches: Iterable[Match],
     guests: Iterable[Guest],
 ) -> list[str]:
-    """The warnings about VMs that are treated as missing although they may be one of those without a name."""
+    """Return the warnings about VMs that are treated as missing although they may be one of those without a name."""
     silent = [guest for guest in guests if is_silent(guest)]
     risked = [
         guest
@@ -119,7 +119,7 @@ def doubts(
 
 
 def named_nowhere(silent: Iterable[Guest]) -> str:
-    """The text about VMs whose names Proxmox VE does not tell."""
+    """Return the text about VMs whose names Proxmox VE does not tell."""
     found = sorted({guest.vmid: guest for guest in silent}.values(), key=lambda guest: guest.vmid)
     nodes = join_words(sorted({guest.node for guest in found}))
     vmids = ", ".join(first([str(guest.vmid) for guest in found], VMIDS_TOLD))
@@ -134,7 +134,7 @@ def is_silent(guest: Guest) -> bool:
 
 
 def _without_twins(entries: Sequence[Entry], matches: Iterable[Match]) -> list[Match]:
-    """The matches, with errors for entries that mean the same VM, one by its VMID and another by its name."""
+    """Return the matches, with errors for entries that mean the same VM, one by its VMID and another by its name."""
     found = list(matches)
     of_guest: dict[int, list[int]] = {}
     for number, match in enumerate(found):
@@ -159,12 +159,12 @@ class _Names:
         return [guest for guest in self.by_name.get(name, ()) if guest.kind == "qemu"] if name else []
 
     def own(self, request: Request) -> list[Guest]:
-        """The guests of the requested name, where there may be only one of them."""
+        """Return the guests of the requested name, where there may be only one of them."""
         found = self.namesakes(request.name)
         return [guest for guest in found if guest.node == request.node] if request.per_node else found
 
     def find(self, entry: Entry) -> Answer[Guest]:
-        """The VM that an entry identifies by its name alone. Raises AmbiguousName and OtherPool."""
+        """Return the VM that an entry identifies by its name alone. Raises AmbiguousName and OtherPool."""
         found = _in_its_pool(entry, self.own(entry.request))
         if len(found) > 1:
             raise AmbiguousName(f"{entry.label}: {len(found)} guests have this name: {_name_guests(found)}; set vmid")
@@ -191,8 +191,8 @@ class _Names:
 
 
 def _in_its_pool(entry: Entry, namesakes: Sequence[Guest]) -> Sequence[Guest]:
-    """The guests of a name that the entry may mean: everybody may give a VM of their own any name, and only the pool
-    tells whose it is. One in no pool may be in one that this user cannot see. Raises OtherPool if there is none.
+    """Return the guests of a name that the entry may mean: everybody may give a VM of their own any name, and only the
+    pool tells whose it is. One in no pool may be in one that this user cannot see. Raises OtherPool if there is none.
     """
     pool = entry.request.pool
     if pool is None:

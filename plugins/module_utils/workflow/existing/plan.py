@@ -216,7 +216,7 @@ class ExistingPlan:
             )
 
     def warnings(self, pending: Pending) -> list[str]:
-        """The warnings about the VM, as sentences; pending are its pending changes."""
+        """Return the warnings about the VM, as sentences; pending are its pending changes."""
         label, gone = self.entry.label, "delete" in self.actions
         odd = option_cautions(self.entry.request.options, self.config_after) if self.config else []
         told = [*self.cautions, *(f"{label}: {text}" for text in odd)]
@@ -258,7 +258,7 @@ class ExistingPlan:
 
     @staticmethod
     def _pending_text(pending: Pending) -> dict[str, str]:
-        """The line of a diff that tells what is pending."""
+        """Return the line of a diff that tells what is pending."""
         return {"pending": _list_pending(pending)} if pending else {}
 
 

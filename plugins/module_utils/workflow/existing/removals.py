@@ -16,7 +16,7 @@ _TOLD = 10
 
 
 def in_order(work: Sequence[Job]) -> Iterator[Sequence[Job]]:
-    """The jobs in groups: clones are removed before their templates."""
+    """Return the jobs in groups: clones are removed before their templates."""
 
     def ready_among(left: Sequence[Job]) -> Sequence[Job]:
         doomed = _removals_by_vmid(left).keys()
@@ -43,5 +43,5 @@ def check_clones(jobs: Iterable[Job], guest_of: Callable[[int], Guest | None]) -
 
 
 def _removals_by_vmid(jobs: Iterable[Job]) -> dict[int, Job]:
-    """The jobs that remove a VM, by its VMID."""
+    """Return the jobs that remove a VM, by its VMID."""
     return {job.plan.guest.vmid: job for job in jobs if job.plan is not None and "delete" in job.plan.actions}

@@ -80,7 +80,7 @@ def carry_out(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[
 
 
 def describe(record: TourRecord) -> dict[str, t.Any]:
-    """The record as the module returns it."""
+    """Return the record as the module returns it."""
     return {
         "begun": list(record.begun),
         "done": dict(record.done),

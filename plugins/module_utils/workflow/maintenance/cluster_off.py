@@ -93,7 +93,9 @@ class Shutdown(PowerWork):
         )
 
     def _order_nodes(self, membership: Membership) -> list[str]:
-        """The nodes that are online: those with a monitor of Ceph after the others, and the one that answers last."""
+        """Return the nodes that are online: those with a monitor of Ceph after the others, and the one that answers
+        last.
+        """
         monitors = read_monitors(self.session)
         there = [member for member in membership.members if member.online]
         there.sort(key=lambda member: (member.answers, member.name in monitors, member.name))

@@ -73,7 +73,7 @@ class ClusterOptions:
 
 
 def cluster_argument_spec() -> Spec:
-    """The options of the module."""
+    """Return the options of the module."""
     return {
         **connection_argument_spec(),
         "state": {"type": "str", "choices": [OFF, ON], "required": True},

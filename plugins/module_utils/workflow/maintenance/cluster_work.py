@@ -105,5 +105,5 @@ class PowerWork:
 
 
 def step(what: str, names: list[str]) -> dict[str, t.Any]:
-    """A step of the plan, as the result has it: what is done, and to which guests, nodes or flags."""
+    """Return a step of the plan, as the result has it: what is done, and to which guests, nodes or flags."""
     return {"what": what, "names": names}

@@ -107,7 +107,8 @@ class TourOptions:
 
 
 def _reason(name: str, value: t.Any) -> list[str]:
-    """Why a node needs maintenance, by what the task says of it; nothing if it needs none. Raises InvalidRequest.
+    """Return why a node needs maintenance, by what the task says of it; nothing if it needs none. Raises
+    InvalidRequest.
 
     Templates make texts of booleans.
     """
@@ -129,7 +130,7 @@ def _choice(where: str, body: Mapping[str, t.Any]) -> Choice:
 
 
 def the_node(params: Mapping[str, t.Any]) -> str:
-    """The node of a task that concerns one. Raises InvalidRequest."""
+    """Return the node of a task that concerns one. Raises InvalidRequest."""
     names: list[str] = params["name"]
     if len(names) != 1:
         raise InvalidRequest(f"name: {len(names)} nodes are given, expected one for state={params['state']}")
@@ -137,7 +138,7 @@ def the_node(params: Mapping[str, t.Any]) -> str:
 
 
 def tour_argument_spec() -> Spec:
-    """The options of the module."""
+    """Return the options of the module."""
     return {
         **move_argument_spec(),
         "name": {"type": "list", "elements": "str", "default": [], "aliases": ["node"]},

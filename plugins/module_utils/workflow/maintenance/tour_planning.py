@@ -96,7 +96,7 @@ def plan_maintenance(params: Mapping[str, t.Any], *, check_mode: bool, warn: Cal
 
 
 def _look(access: Access, due: Collection[str], seconds: float) -> Sight:
-    """The cluster, once no guest is being moved to or from a node that is due, or these seconds are over."""
+    """Return the cluster, once no guest is being moved to or from a node that is due, or these seconds are over."""
     look = live_look(access, lambda snapshot: Goals(drain=frozenset(due)))
     sight = look()
     moving = {vmid for vmid, why in sight.busy.items() if why == MOVED_BY_OTHERS}
@@ -107,7 +107,9 @@ def _look(access: Access, due: Collection[str], seconds: float) -> Sight:
 
 
 def _goals_of(access: Access, sight: Sight, survey: Survey, options: TourOptions) -> TourGoals:
-    """The goals of the tour. Guests that left a node which an earlier run has begun return to it with the others."""
+    """Return the goals of the tour. Guests that left a node which an earlier run has begun return to it with the
+    others.
+    """
     marks, begun = DrainMarks(access.writer()), frozenset(survey.record.begun) & set(survey.due)
     stays, if_stuck = options.choices_for(guest for guest in sight.state if guest.vmid > 0)
     off = {vmid for guests in survey.record.off.values() for vmid in guests}
@@ -142,7 +144,7 @@ class _Planner:
         self._ha_maintenance = ha_maintenance
 
     def plan(self, sight: Sight, goals: TourGoals) -> tuple[Tour, Mapping[int, Mobility]]:
-        """The tour, and how its guests can be moved."""
+        """Return the tour, and how its guests can be moved."""
         state = self._planning.with_use(sight.state, None)
         busy = {vmid: stuck(why, "wait until that has ended") for vmid, why in sight.busy.items()}
         concerned = {guest.vmid for guest in state if guest.node in goals.nodes} - busy.keys()
@@ -198,7 +200,7 @@ def _moves_of(step: TourStep) -> tuple[Move, ...]:
 
 
 def _plan_of(tour: Tour, survey: Survey) -> TourPlan:
-    """The tour as its document has it."""
+    """Return the tour as its document has it."""
     return TourPlan(
         goal=f"maintain {join_words(survey.due)}" if survey.due else "maintain nothing",
         steps=tuple(_step_of(step, survey) for step in tour.steps),
@@ -258,7 +260,7 @@ def _result(
     survey: Survey,
     guests: Mapping[int, Guest],
 ) -> dict[str, t.Any]:
-    """The module's result. names are those of guests that are not moved, by VMID as text."""
+    """Return the module's result. names are those of guests that are not moved, by VMID as text."""
     staying = {vmid for step in plan.steps for vmid in (*step.shut_down, *step.stay)}
     return {
         "changed": False,

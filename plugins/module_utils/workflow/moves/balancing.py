@@ -55,7 +55,7 @@ _OF_USE = ("percentile", "window", "hold", "above", "metrics")
 
 
 def balance_spec() -> Spec:
-    """The suboptions of balance."""
+    """Return the suboptions of balance."""
     return {
         "by": {"type": "str", "choices": [ALLOCATED, USED, PRESSURE], "default": ALLOCATED},
         "threshold": {"type": "float"},
@@ -134,7 +134,7 @@ def _values_of(value: t.Any, key: str, where: str) -> Curve:
 
 
 def _number_of(where: str, value: t.Any, key: str) -> float | None:
-    """A number as monitoring has it: also as text, with an exponent; None for NaN, which is no value."""
+    """Return a number as monitoring has it: also as text, with an exponent; None for NaN, which is no value."""
     if value is None:
         return None
     try:

@@ -204,7 +204,9 @@ class Drain:
         return None if self.active else f"{join_words(self._names)} cannot be drained completely"
 
     def failure(self, outcome: MovesOutcome) -> CollectionError | None:
-        """The error that the run ends with, if any. A node whose guests cannot all come back does not become active."""
+        """Return the error that the run ends with, if any. A node whose guests cannot all come back does not become
+        active.
+        """
         error = failure_of(outcome, self.complaint)
         awaited = self._homeless(outcome)
         waiting = [name for name, guests in awaited.items() if guests]
@@ -224,8 +226,8 @@ class Drain:
         return [*outcome.warnings, *lacking, *self._disks_elsewhere]
 
     def goals(self, snapshot: Snapshot) -> Goals:
-        """The goals for the cluster. Raises InvalidRequest for an unknown node, and GoalsNotReached for one that cannot
-        take its guests back yet.
+        """Return the goals for the cluster. Raises InvalidRequest for an unknown node, and GoalsNotReached for one that
+        cannot take its guests back yet.
         """
         there = {node.name for node in snapshot.nodes}
         for option, names in (("name", self._names), ("prefer", sorted(self._options.prefer))):
@@ -262,7 +264,7 @@ class Drain:
         return Goals(undo=undo, homes={vmid: storages for vmid, storages in left.items() if storages})
 
     def objection(self, vmid: int, identity: Identity) -> tuple[str, str] | None:
-        """Why a guest is not moved: it is not the one that was there before, or its tag keeps it."""
+        """Return why a guest is not moved: it is not the one that was there before, or its tag keeps it."""
         if vmid in self._kept_by_tag:
             return KEPT_BY_TAG
         marks = [guests[vmid] for guests in (self._returning or {}).values() if vmid in guests]
@@ -271,7 +273,8 @@ class Drain:
         return OTHER_GUEST if any(marks) else NOT_RECORDED
 
     def view(self, snapshot: Snapshot) -> Snapshot:
-        """The cluster with the nodes as if they were marked already or, if they become active, no longer marked."""
+        """Return the cluster with the nodes as if they were marked already or, if they become active, no longer marked.
+        """
         drained = not self.active
         nodes = (replace(node, drained=drained) if node.name in self._names else node for node in snapshot.nodes)
         guests = snapshot.guests
@@ -336,7 +339,8 @@ class Drain:
         return any(not guests or guests != marks[name] for name, guests in self._homeless(outcome).items())
 
     def _homeless(self, outcome: MovesOutcome) -> dict[str, dict[int, str]]:
-        """The guests that the run could not bring back to each marked node, without those that were never there."""
+        """Return the guests that the run could not bring back to each marked node, without those that were never there.
+        """
         if not self.active:
             return {}
         strangers = {OTHER_GUEST[0], NOT_RECORDED[0]}
@@ -347,7 +351,7 @@ class Drain:
         }
 
     def _identify(self, guests: Mapping[int, Guest], recorded: Mapping[int, Identity]) -> dict[int, Identity]:
-        """The identities of guests. One that cannot be read is left out: it cannot be moved either."""
+        """Return the identities of guests. One that cannot be read is left out: it cannot be moved either."""
 
         def read(vmid: int) -> Identity | None:
             guest = guests[vmid]

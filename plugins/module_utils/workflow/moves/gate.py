@@ -179,12 +179,13 @@ class MoveGate:
             state.restore(replace(each, node=move.target))
 
     def _request(self, guest: Guest, snapshot: Snapshot) -> Request:
-        """The request by which the filters evaluate a guest, without affinity to others, which may move later."""
+        """Return the request by which the filters evaluate a guest, without affinity to others, which may move later.
+        """
         request = guest_part(guest, Mobility(), self._profile.policy, snapshot.ha_rules).request
         return replace(request, affinity=tuple(term for term in request.affinity if not term.together))
 
     def _reservations(self, move: Move, counted: Counted) -> list[Reservation]:
-        """The reservations of the guests that move. They replace those of their creation, which is complete."""
+        """Return the reservations of the guests that move. They replace those of their creation, which is complete."""
         cluster, created = self._access.identity(), {each.vmid: each for each in counted.pending}
 
         def reservation(guest: Guest) -> Reservation:
@@ -207,8 +208,8 @@ class MoveGate:
 
 
 def _as_planned(move: Move, guest: Guest) -> Guest:
-    """The guest of a move as the plan assumes it: the cluster's list may show its status and its sizes ten seconds
-    late. Whether it runs as planned is checked when the move is sent.
+    """Return the guest of a move as the plan assumes it: the cluster's list may show its status and its sizes ten
+    seconds late. Whether it runs as planned is checked when the move is sent.
     """
     if guest.vmid != move.vmid:
         return guest

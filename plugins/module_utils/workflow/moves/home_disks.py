@@ -54,7 +54,7 @@ def storages_left(
 def with_homes(
     mobility: Mapping[int, Mobility], homes: Mapping[int, Mapping[str, str]], nodes: Mapping[int, str]
 ) -> dict[int, Mobility]:
-    """How guests can be moved, with the storages of their disks on the nodes to which they return."""
+    """Return how guests can be moved, with the storages of their disks on the nodes to which they return."""
 
     def bound(vmid: int, each: Mobility) -> Mobility:
         of = homes.get(vmid, {})

@@ -95,7 +95,7 @@ def room_options(params: Mapping[str, t.Any]) -> MoveOptions:
 
 
 def move_argument_spec() -> Spec:
-    """The options of every module that does nothing but move guests."""
+    """Return the options of every module that does nothing but move guests."""
     return {
         **live_argument_spec(),
         **profile_argument_spec(),

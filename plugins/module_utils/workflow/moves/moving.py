@@ -58,7 +58,7 @@ class MoveStep:
 
 
 def move_progress(path: str | None) -> Callable[[MoveStep], None]:
-    """The function to call for each move that has ended: it appends a line of JSON to the file at path. Raises
+    """Return the function to call for each move that has ended: it appends a line of JSON to the file at path. Raises
     InvalidRequest if the file cannot be written.
     """
     if path is None:

@@ -274,7 +274,7 @@ class PlanRun:
 
 
 def number_after(last: int, plan: Plan) -> Plan:
-    """The plan with its moves numbered from last + 1."""
+    """Return the plan with its moves numbered from last + 1."""
     moves = (replace(e, id=e.id + last, after=tuple(number + last for number in e.after)) for e in plan.moves)
     return replace(plan, moves=tuple(moves))
 

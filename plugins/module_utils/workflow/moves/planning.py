@@ -131,7 +131,7 @@ class Planning:
         return make_plan(state, self._profiles, goals, mobility, bounds, self._default, now=time.time())
 
     def _bounds(self, moved: Sequence[Move]) -> Bounds:
-        """The remaining bounds of the run after its moves so far."""
+        """Return the remaining bounds of the run after its moves so far."""
         bounds = self._options.bounds
         sent = sum(move.memory + move.copied for move in moved)
         return replace(
@@ -141,17 +141,18 @@ class Planning:
         )
 
     def with_use(self, state: ClusterState, leaving: Collection[str] | None) -> ClusterState:
-        """The state with what nodes, and the guests that may move, usually use, if a plugin asks for it. leaving are
-        the only nodes that guests may leave; None: all.
+        """Return the state with what nodes, and the guests that may move, usually use, if a plugin asks for it. leaving
+        are the only nodes that guests may leave; None: all.
         """
         return self._metering.with_use(state, leaving) if Subject.DEMAND in self._subjects else state
 
     def with_demands(self, state: ClusterState, known: Mapping[int, Mobility]) -> ClusterState:
-        """The state with what these guests ask of nodes, and with what nodes offer of that."""
+        """Return the state with what these guests ask of nodes, and with what nodes offer of that."""
         return self.suitability.with_demands(state, known)
 
     def mobility(self, state: ClusterState, vmids: Iterable[int]) -> dict[int, Mobility]:
-        """How these guests can be moved, and those that move along with them; less what has failed in this run."""
+        """Return how these guests can be moved, and those that move along with them; less what has failed in this run.
+        """
         found: dict[int, Mobility] = {}
         due = {vmid for vmid in vmids if vmid > 0}
         snapshot = self.suitability.with_processors(state.snapshot) if due else state.snapshot
@@ -165,12 +166,12 @@ class Planning:
         return {vmid: self._without_failed(vmid, self._check_identity(vmid, each)) for vmid, each in found.items()}
 
     def _check_identity(self, vmid: int, mobility: Mobility) -> Mobility:
-        """How a guest can be moved, if it is the one that the goals are about."""
+        """Return how a guest can be moved, if it is the one that the goals are about."""
         cause = None if mobility.identity is None else self._objection(vmid, mobility.identity)
         return mobility if cause is None else stuck(*cause)
 
     def _without_failed(self, vmid: int, mobility: Mobility) -> Mobility:
-        """How a guest can be moved, given what has failed."""
+        """Return how a guest can be moved, given what has failed."""
         causes = self._failures.get(vmid)
         if not causes or mobility.stuck[0]:
             return mobility

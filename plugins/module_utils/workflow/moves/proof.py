@@ -71,7 +71,7 @@ def add_proof(
     default_profile: str = "balanced",
     seconds: float = SECONDS,
 ) -> Plan:
-    """The plan with what was proved of it: optimal, moves_lower_bound and impossible.
+    """Return the plan with what was proved of it: optimal, moves_lower_bound and impossible.
 
     The other arguments are those that the plan was made of. seconds limits the solver. Raises MissingLibrary when
     highspy is not installed.

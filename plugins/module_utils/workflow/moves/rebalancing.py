@@ -56,7 +56,8 @@ def rebalance(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[
 
 
 def goals_of(params: Mapping[str, t.Any]) -> Goals:
-    """The goals that the options state. Raises InvalidRequest when there is none, or two contradict each other."""
+    """Return the goals that the options state. Raises InvalidRequest when there is none, or two contradict each other.
+    """
     wanted = set(params["goals"]) | ({BALANCE} if params.get("balance") is not None else set())
     if not wanted:
         raise InvalidRequest(f"goals: is empty, expected one or more of {REPAIR}, {BALANCE} and {CONSOLIDATE}")

@@ -89,7 +89,7 @@ loads_written = values_written(writer_of(NODE))
 
 
 def result_of(outcome: MovesOutcome, *, wrote: bool) -> dict[str, t.Any]:
-    """The module's result. wrote: whether the plan was carried out, not only made."""
+    """Return the module's result. wrote: whether the plan was carried out, not only made."""
     return {
         "changed": bool(outcome.moved if wrote else outcome.last.moves),
         "plan": document_of(outcome.plan, outcome.premises),
@@ -110,7 +110,7 @@ def add_moves(result: dict[str, t.Any], outcome: MovesOutcome, *, wrote: bool) -
 
 
 def diff_of(moves: Iterable[Move]) -> dict[str, t.Any]:
-    """The node of each guest that moves, before and after."""
+    """Return the node of each guest that moves, before and after."""
     before: dict[str, str] = {}
     after: dict[str, str] = {}
     for move in moves:
@@ -121,7 +121,8 @@ def diff_of(moves: Iterable[Move]) -> dict[str, t.Any]:
 
 
 def failure_of(outcome: MovesOutcome, complaint: str | None) -> CollectionError | None:
-    """The error that the run ends with, if any. complaint is what is said when guests stay; None where they may."""
+    """Return the error that the run ends with, if any. complaint is what is said when guests stay; None where they may.
+    """
     if outcome.interrupted:
         going_on = [report.move.vmid for report in outcome.reports if report.outcome == UNKNOWN]
         more = f"; moves that continue on the cluster: {', '.join(map(str, going_on))}" if going_on else ""
@@ -135,7 +136,7 @@ def failure_of(outcome: MovesOutcome, complaint: str | None) -> CollectionError 
 
 
 def failure_with(error: CollectionError, result: dict[str, t.Any]) -> RunFailed:
-    """The failure of a module: the error with the result."""
+    """Return the failure of a module: the error with the result."""
     return RunFailed(error.message, error.code, {**result, "error_details": error.details})
 
 
@@ -152,7 +153,7 @@ def stuck_text(stuck: Sequence[Stuck]) -> str:
 def _as_carried_out(
     name: str, course: NodeCourse, moves: Iterable[Move], made: Collection[int], begun: Collection[int]
 ) -> NodeCourse:
-    """The course of a node when of the moves of its plan only some were begun, and only some of these made."""
+    """Return the course of a node when of the moves of its plan only some were begun, and only some of these made."""
     after, touched = course.after, False
     for move in moves:
         if move.id not in made and move.source != move.target:
@@ -188,7 +189,7 @@ def _report(report: MoveReport) -> dict[str, t.Any]:
 
 
 def error_of(reports: Iterable[MoveReport]) -> CollectionError | None:
-    """The first error, without those of moves that succeeded when they were tried again."""
+    """Return the first error, without those of moves that succeeded when they were tried again."""
     reports = list(reports)
     moved = {report.move.vmid for report in reports if report.outcome == MOVED}
     errors: t.Iterator[CollectionError] = (

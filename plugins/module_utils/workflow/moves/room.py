@@ -151,7 +151,7 @@ class RoomMaker:
             raise error
 
     def advice(self, jobs: Sequence[Job], placement: Placement) -> str | None:
-        """The advice to add to the errors of jobs that fit nowhere after placement. Sends no request."""
+        """Return the advice to add to the errors of jobs that fit nowhere after placement. Sends no request."""
         if self.outcome is not None:
             error = error_of(self.outcome.reports)
             return None if error is None else f"make_room: {error.message}"
@@ -181,7 +181,7 @@ class RoomMaker:
         return self._placer.place(again, lessons, all_or_nothing=False, reserve=False), again
 
     def _look(self, placement: Placement, jobs: Sequence[Job]) -> Sight:
-        """The cluster without the decisions about the jobs; the goal is to place them, unless all fit by now."""
+        """Return the cluster without the decisions about the jobs; the goal is to place them, unless all fit by now."""
         state = placement.without_decisions(decisions_of(jobs))
         snapshot = completed(self._access.reader, state.snapshot, needs_of_moves(state.snapshot))
         busy, goals = busy_guests(placement.seen.counted, ()), _goals(jobs)
@@ -194,7 +194,7 @@ class RoomMaker:
         return all(job.state is State.DECIDED for job in again if job.entry.position in wanted)
 
     def _suggestion(self, jobs: Sequence[Job], placement: Placement) -> str | None:
-        """The moves that would make the jobs fit, as far as the data read so far tells which guests can move."""
+        """Return the moves that would make the jobs fit, as far as the data read so far tells which guests can move."""
         state = placement.without_decisions(
             [decision for job in jobs if not job.begun for decision in decisions_of([job])]
         )
@@ -218,7 +218,7 @@ class RoomMaker:
 
 
 def _goals(jobs: Sequence[Job]) -> Goals:
-    """The goal to place all jobs that are or may be placed; no goal if all of them are placed."""
+    """Return the goal to place all jobs that are or may be placed; no goal if all of them are placed."""
     due = [job for job in jobs if job.state is State.DECIDED or job.is_hopeful]
     if not any(job.is_hopeful for job in due):
         return Goals()
@@ -226,7 +226,7 @@ def _goals(jobs: Sequence[Job]) -> Goals:
 
 
 def _by_guest(moves: Sequence[Move]) -> dict[int, Move]:
-    """The last move of each guest, by its VMID."""
+    """Return the last move of each guest, by its VMID."""
     return {vmid: move for move in moves for vmid in move.vmids}
 
 

@@ -49,7 +49,7 @@ Look = Callable[[], Sight]
 
 
 def as_it_is(snapshot: Snapshot) -> Snapshot:
-    """The view of a plan that looks at the cluster as it is."""
+    """Return the view of a plan that looks at the cluster as it is."""
     return snapshot
 
 
@@ -84,7 +84,7 @@ def _may_move(goals: Goals, snapshot: Snapshot) -> bool:
 
 
 def needs_of_moves(snapshot: Snapshot) -> Needs:
-    """The data of a cluster that moving its guests requires."""
+    """Return the data of a cluster that moving its guests requires."""
     managed = any(guest.ha_managed for guest in snapshot.guests)
     return Needs(bridges=True, ha_rules=managed, ha_resources=managed)
 

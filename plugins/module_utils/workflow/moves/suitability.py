@@ -27,7 +27,7 @@ from ...proxmox.moves.mobility_ha import Surroundings
 
 
 def _is_particular(demands: Demands) -> bool:
-    """Return whether not every node can give what is demanded: a CPU of a type or with flags, devices, snippets."""
+    """Whether not every node can give what is demanded: a CPU of a type or with flags, devices, snippets."""
     common = demands.cpu_type is None or demands.cpu_type in COMMON_CPU_TYPES - OF_ITS_NODE
     return bool(demands.devices or demands.cpu_flags or demands.named) or not common
 

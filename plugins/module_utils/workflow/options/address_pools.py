@@ -47,7 +47,7 @@ class AddressPool:
         return next((address for address in self._allowed_addresses() if address not in taken), None)
 
     def may_give(self, address: Address) -> bool:
-        """Tell whether VMs may get the address."""
+        """Whether VMs may get the address."""
         number = int(address)
         within = any(first <= number <= last for first, last in self.ranges)
         excluded = any(first <= number <= last for first, last in self.excluded)
@@ -78,7 +78,7 @@ class AddressPool:
                 number += 1
 
     def _reserved_addresses(self) -> set[Address | None]:
-        """The addresses of the network that no guest may have."""
+        """Return the addresses of the network that no guest may have."""
         reserved: set[Address | None] = {self.gateway}
         if self.network.version == 4 and self.network.prefixlen < 31:
             reserved |= {self.network.network_address, self.network.broadcast_address}
@@ -128,8 +128,8 @@ def parse_addresses(where: str, option: t.Any, pools: Pools, ipconfig: Mapping[s
 
 
 def fixed_addresses(pools: Iterable[AddressPool], options: Iterable[Mapping[str, t.Any]]) -> frozenset[Address]:
-    """The addresses that no VM gets, whatever pool it takes one from: gateways and name servers of all pools and of
-    what VMs request, and the network and broadcast addresses of all pools.
+    """Return the addresses that no VM gets, whatever pool it takes one from: gateways and name servers of all pools and
+    of what VMs request, and the network and broadcast addresses of all pools.
     """
     found: set[Address] = set()
     for pool in pools:
@@ -181,7 +181,7 @@ def _texts(fields: Fields, key: str) -> Iterable[tuple[str, str]]:
 
 
 def _range(where: str, text: str, network: Network) -> Range:
-    """An address, a range C(192.0.2.10-192.0.2.99), or a network within the pool's."""
+    """Return an address, a range C(192.0.2.10-192.0.2.99), or a network within the pool's."""
     expected = f"an address, a range or a network in {network}"
     try:
         if "/" in text:

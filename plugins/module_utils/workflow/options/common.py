@@ -50,7 +50,7 @@ They are part of the spec of the top level only. In that of the entries, they wo
 
 
 def identity_argument_spec() -> Spec:
-    """The options for the VM's identity and for what to make it from."""
+    """Return the options for the VM's identity and for what to make it from."""
     return {
         "name": {"type": "str"},
         "per_node": {"type": "bool"},
@@ -78,7 +78,7 @@ def identity_argument_spec() -> Spec:
 
 
 def placement_argument_spec() -> Spec:
-    """The options for where the VM may be placed, and which VMID it may have."""
+    """Return the options for where the VM may be placed, and which VMID it may have."""
     return {
         "node": {"type": "str", "aliases": ["target"]},
         "node_regex": {"type": "str"},
@@ -90,7 +90,7 @@ def placement_argument_spec() -> Spec:
 
 
 def devices_argument_spec() -> Spec:
-    """The option for the passthrough devices that a VM claims."""
+    """Return the option for the passthrough devices that a VM claims."""
     options = {
         "name": {"type": "str", "required": True},
         **CLAIM,
@@ -100,12 +100,12 @@ def devices_argument_spec() -> Spec:
 
 
 def device_classes_argument_spec() -> Spec:
-    """The options for what all VMs of a run may claim."""
+    """Return the options for what all VMs of a run may claim."""
     return {"device_classes": {"type": "dict"}, "device_attributes": {"type": "dict"}}
 
 
 def one_vm_argument_spec() -> Spec:
-    """All options of one VM in an entry of C(vms)."""
+    """Return all options of one VM in an entry of C(vms)."""
     return {
         **identity_argument_spec(),
         **vm_argument_spec(),
@@ -120,7 +120,7 @@ def one_vm_argument_spec() -> Spec:
 
 
 def vms_argument_spec(key: str = "vms", *, required: bool = False) -> Spec:
-    """A list of VMs, called key, and at the top level the options of one VM as the defaults of all entries."""
+    """Return a list of VMs, called key, and at the top level the options of one VM as the defaults of all entries."""
     one_vm = one_vm_argument_spec()
     entry = {"type": "list", "elements": "dict", "options": {**one_vm, **count_argument_spec()}}
     defaults = {name: {**one_vm[name], "default": value} for name, value in DEFAULTS.items()}
@@ -128,17 +128,17 @@ def vms_argument_spec(key: str = "vms", *, required: bool = False) -> Spec:
 
 
 def live_argument_spec() -> Spec:
-    """The options for the live cluster, and how decisions about it are shared."""
+    """Return the options for the live cluster, and how decisions about it are shared."""
     return {**connection_argument_spec(), "reservations": {"type": "str", "default": "default"}}
 
 
 def cluster_argument_spec() -> Spec:
-    """The options for the cluster, live or recorded, and how decisions about it are shared."""
+    """Return the options for the cluster, live or recorded, and how decisions about it are shared."""
     return {**live_argument_spec(), "snapshot": {"type": "raw"}}
 
 
 def clusters_argument_spec() -> Spec:
-    """The options for the clusters, and for what to do if one of them cannot be reached."""
+    """Return the options for the clusters, and for what to do if one of them cannot be reached."""
     connection = {
         name: {key: value for key, value in spec.items() if key in ("type", "elements", "no_log")}
         for name, spec in connection_argument_spec().items()
@@ -156,7 +156,7 @@ def clusters_argument_spec() -> Spec:
 
 
 def profile_argument_spec() -> Spec:
-    """The options for the rules by which guests are placed, and for what the user configures about the nodes."""
+    """Return the options for the rules by which guests are placed, and for what the user configures about the nodes."""
     return {
         "plugin_config": {"type": "raw"},
         "plugin_paths": {"type": "list", "elements": "path", "default": []},
@@ -167,12 +167,12 @@ def profile_argument_spec() -> Spec:
 
 
 def search_argument_spec() -> Spec:
-    """The option for how long places and moves are searched."""
+    """Return the option for how long places and moves are searched."""
     return {"search_time": {"type": "float", "default": 2.0}}
 
 
 def search_steps(params: Mapping[str, t.Any]) -> int:
-    """How many steps C(search_time) allows. Raises InvalidRequest."""
+    """Return how many steps C(search_time) allows. Raises InvalidRequest."""
     seconds: float = params["search_time"]
     check_seconds("search_time", seconds)
     return math.ceil(seconds * STEPS_PER_SECOND)
@@ -196,7 +196,7 @@ def moves_argument_spec() -> Spec:
 
 
 def run_argument_spec() -> Spec:
-    """The options for all VMs of a run."""
+    """Return the options for all VMs of a run."""
     return {
         **profile_argument_spec(),
         "priority_classes": {"type": "dict", "default": {}},

@@ -158,7 +158,7 @@ def _parse_claim(where: str, name: str, body: Mapping[str, t.Any], classes: Mapp
 
 
 def _implied_driver(mdev: str | None, options: Mapping[str, t.Any]) -> str | None:
-    """The driver that a claim can only mean, when it names a mapping alone."""
+    """Return the driver that a claim can only mean, when it names a mapping alone."""
     if mdev is None and not options:
         return None
     return USB if mdev is None and set(options) <= set(OF_DRIVER[USB].properties) else PCI
@@ -206,7 +206,7 @@ def _texts(where: str, given: object) -> list[str]:
 
 
 def _nodes_of(request: Request) -> Callable[[Node], bool] | None:
-    """Which nodes the request allows; None when that is unknown, which is reported where this VM is placed."""
+    """Return which nodes the request allows; None when that is unknown, which is reported where this VM is placed."""
     try:
         return node_matcher(request)
     except InvalidRequest:

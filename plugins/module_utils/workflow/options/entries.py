@@ -82,7 +82,7 @@ class Guard:
             raise RemovalRefused(f"{where}: only_pool requires pool {self.pool}, and it {has}")
 
     def _missing(self, guest: Guest) -> list[str]:
-        """The tags that the guest lacks."""
+        """Return the tags that the guest lacks."""
         return sorted(self.tags - {tag.lower() for tag in guest.tags})
 
 
@@ -224,7 +224,7 @@ def build_entries(
 
 
 def pools_of(params: Mapping[str, t.Any]) -> Pools:
-    """The address pools of a task, by name. Raises InvalidRequest."""
+    """Return the address pools of a task, by name. Raises InvalidRequest."""
     if not params.get("address_pools"):
         return {}
     from .address_pools import parse_pools
@@ -325,7 +325,8 @@ def _source(where: str, body: Mapping[str, t.Any]) -> tuple[Clone | None, Backup
 
 
 def _ha(where: str, ha: HAIntent, state: str, *, template: bool) -> HAIntent:
-    """The HA state of the VM. The HA manager starts a VM without a state, so a VM that shall not run gets C(stopped).
+    """Return the HA state of the VM. The HA manager starts a VM without a state, so a VM that shall not run gets
+    C(stopped).
 
     Raises InvalidRequest if the HA state would undo the requested state.
     """
@@ -338,7 +339,7 @@ def _ha(where: str, ha: HAIntent, state: str, *, template: bool) -> HAIntent:
 
 
 def _on_clusters(where: str, entry: Entry, wanted: tuple[str, ...], params: Mapping[str, t.Any]) -> Entry:
-    """The entry with the clusters that it may be on."""
+    """Return the entry with the clusters that it may be on."""
     names = [cluster["name"] for cluster in params.get("clusters") or ()]
     if not names:
         raise InvalidRequest(f"{where}cluster: {', '.join(wanted)} requires clusters, which is not set")

@@ -65,7 +65,7 @@ def _new_rule(body: Fields, *, of_group: bool) -> NewRule:
 
 
 def _nodes_with_priorities(body: Fields) -> tuple[str, ...]:
-    """The nodes, as C(NAME) or C(NAME:PRIORITY)."""
+    """Return the nodes, as C(NAME) or C(NAME:PRIORITY)."""
     given = body.body.get("nodes")
     if given is None:
         return ()

@@ -35,7 +35,8 @@ def check_per_node(where: str, body: Mapping[str, t.Any], *, several_clusters: b
 
 
 def on_each_node(entries: Sequence[Entry], read: Callable[[], Snapshot]) -> tuple[list[Entry], list[str]]:
-    """The entries, of which each for a template per node without a node is replaced by one for each node, and warnings.
+    """Return the entries, of which each for a template per node without a node is replaced by one for each node, and
+    warnings.
 
     read returns the cluster, and is only called if it is needed. Raises InvalidRequest.
     """
@@ -63,7 +64,7 @@ def _is_open(entry: Entry) -> bool:
 
 
 def _copies(entry: Entry, cluster: Snapshot) -> tuple[list[Entry], list[str]]:
-    """The entries for the nodes that are ready, or have their copy, and the names of the others."""
+    """Return the entries for the nodes that are ready, or have their copy, and the names of the others."""
     pattern = compiled_regex(entry.request)
     nodes = sorted(cluster.nodes, key=lambda node: node.name)
     wanted = [node for node in nodes if pattern is None or pattern.matches(node.name)]

@@ -44,7 +44,7 @@ SETTINGS_OF_OPTIONS = {
 def profiles_of(
     params: Mapping[str, t.Any], above: Mapping[str, t.Any] | None = None
 ) -> tuple[Mapping[str, Profile], str]:
-    """The profiles by name, and the name of the default profile. above is merged into every profile.
+    """Return the profiles by name, and the name of the default profile. above is merged into every profile.
 
     Raises InvalidPluginConfig, InvalidRequest.
     """
@@ -57,7 +57,8 @@ def profiles_of(
 
 
 def read_plugin_config(given: t.Any) -> dict[str, t.Any]:
-    """The plugin config as data, given as a mapping or as the path of a YAML file. Raises InvalidPluginConfig."""
+    """Return the plugin config as data, given as a mapping or as the path of a YAML file. Raises InvalidPluginConfig.
+    """
     if given is None:
         return {}
     if isinstance(given, Mapping):
@@ -183,7 +184,7 @@ def _files(given: str) -> list[Path]:
 
 
 def _import(file: Path) -> types.ModuleType:
-    """The file as a module, under a name that no other module has."""
+    """Return the file as a module, under a name that no other module has."""
     digest = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:12]
     name = f"qemu_scheduler_plugin_{digest}_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
@@ -202,7 +203,7 @@ def _import(file: Path) -> types.ModuleType:
 
 
 def _plugins_of(module: types.ModuleType) -> list[type[Plugin]]:
-    """The plugin classes that a module defines itself, in the order of its text."""
+    """Return the plugin classes that a module defines itself, in the order of its text."""
     return [
         value
         for name, value in vars(module).items()
@@ -214,7 +215,7 @@ def _plugins_of(module: types.ModuleType) -> list[type[Plugin]]:
 
 
 def profiles_in_use(entries: Sequence[Entry], profiles: Mapping[str, Profile], default: str) -> dict[str, Profile]:
-    """The default profile and those that entries name. Nothing is built or read for the others."""
+    """Return the default profile and those that entries name. Nothing is built or read for the others."""
     names = {default, *(entry.request.profile for entry in entries)}
     return {name: profiles[name] for name in profiles if name in names}
 

@@ -86,7 +86,7 @@ def _list_of(options: Spec) -> dict[str, t.Any]:
 
 
 def rules_argument_spec() -> Spec:
-    """The rules that one VM may have: at the top level, and in each entry of C(vms)."""
+    """Return the rules that one VM may have: at the top level, and in each entry of C(vms)."""
     return {
         "affinity": _list_of(AFFINITY),
         "topology_spread": _list_of(SPREAD),
@@ -163,7 +163,7 @@ def parse_priority_classes(classes: t.Any) -> dict[str, int]:
 
 
 def selector_of(body: Fields) -> Selector:
-    """The VMs that a rule selects. Raises InvalidRequest for a rule that selects none by anything."""
+    """Return the VMs that a rule selects. Raises InvalidRequest for a rule that selects none by anything."""
     if not any(key in body for key in SELECTOR):
         raise InvalidRequest(f"{body.where}: selects no VMs, expected at least one of {', '.join(SELECTOR)}")
     for key in ("name", "pool", "group"):
@@ -267,12 +267,12 @@ STANDING: Spec = {
 
 
 def guest_rules_argument_spec() -> Spec:
-    """The options that several modules share."""
+    """Return the options that several modules share."""
     return {"rules": {**_list_of(STANDING), "default": []}, "tag_rules": {"type": "bool", "default": True}}
 
 
 def standing_rules(params: Mapping[str, t.Any]) -> StandingRules:
-    """The rules of the options. Raises InvalidRequest, which names option, value and what was expected."""
+    """Return the rules of the options. Raises InvalidRequest, which names option, value and what was expected."""
     rules = [_standing_rule(Fields(where, body, STANDING)) for where, body in items_of("rules", params.get("rules"))]
     return StandingRules(params.get("tag_rules", True), tuple(rules))
 
@@ -317,7 +317,7 @@ def facts_of(nodes: t.Any) -> Callable[[Iterable[Node]], Mapping[str, Mapping[st
 
 
 def _read_facts(nodes: t.Any) -> dict[str, dict[str, t.Any]]:
-    """The fields that are said of nodes, by the name or pattern that says of which."""
+    """Return the fields that are said of nodes, by the name or pattern that says of which."""
     if not isinstance(nodes, Mapping):
         raise invalid("nodes", nodes, "a mapping of node names or patterns")
     for key in nodes:

@@ -60,7 +60,7 @@ class RunOptions:
 
     @classmethod
     def of(cls, params: Mapping[str, t.Any]) -> RunOptions:
-        """The options of a qemu_schedule task. Raises InvalidRequest."""
+        """Return the options of a qemu_schedule task. Raises InvalidRequest."""
         for option, least in LEAST.items():
             check_range(option, params[option], least)
         return cls(
@@ -83,7 +83,7 @@ class RunOptions:
 
     @classmethod
     def to_compare(cls, params: Mapping[str, t.Any]) -> RunOptions:
-        """The options of a run that only compares the VMs with the cluster."""
+        """Return the options of a run that only compares the VMs with the cluster."""
         skip = params.get("when_unreachable") == SKIP
         return cls(all_or_nothing=False, parallel=8, respects_locks=False, skip_unreachable=skip)
 

@@ -123,7 +123,7 @@ def clone_of(body: Mapping[str, t.Any]) -> Clone:
 
 
 def _source_of(given: t.Any) -> tuple[str, int | None, str | None, str | None]:
-    """The name, VMID, pool and node of a source. A text of digits is a VMID."""
+    """Return the name, VMID, pool and node of a source. A text of digits is a VMID."""
     if not isinstance(given, Mapping):
         if isinstance(given, bool) or not isinstance(given, (str, int)) or given == "":
             raise InvalidRequest(f"clone: {given!r} is not valid, expected {_CLONE_EXPECTED}", option="clone")

@@ -65,12 +65,15 @@ class Task:
         return cls(entries, series, in_use, default, attributes, pools_of(params))
 
     def on_each_node(self, read: Callable[[], Snapshot]) -> tuple[Task, list[str]]:
-        """The task with one entry for each copy of a template per node, and warnings. read returns the cluster."""
+        """Return the task with one entry for each copy of a template per node, and warnings. read returns the cluster.
+        """
         entries, cautions = on_each_node(self.entries, read)
         return replace(self, entries=entries), cautions
 
     def surplus(self, read: Callable[[], Iterable[Guest]]) -> tuple[list[Entry], list[str]]:
-        """The entries that remove VMs of formerly larger counts, and warnings. Without counts, read is not called."""
+        """Return the entries that remove VMs of formerly larger counts, and warnings. Without counts, read is not
+        called.
+        """
         return surplus_entries(self.series, self.entries, read()) if self.series else ([], [])
 
 
@@ -117,7 +120,7 @@ class Series:
         return _NUMBER.sub(lambda found: f"{number:0{found[1] or 1}}", self.pattern)
 
     def numbers(self, name: str) -> bool:
-        """Tell whether a name is one of this series, whatever its number."""
+        """Whether a name is one of this series, whatever its number."""
         number = self._number(name)
         return number is not None and self.name(number) == name
 
@@ -130,12 +133,12 @@ class Series:
         return None if found is None else int(found[1])
 
     def owns(self, guest: Guest) -> bool:
-        """Tell whether a guest is a VM of this series, whatever its number."""
+        """Whether a guest is a VM of this series, whatever its number."""
         return self.numbers(guest.name or "") and self._has(guest)
 
     def had(self, guest: Guest) -> bool:
-        """Tell whether a guest was probably a VM of this series when its names had numbers of another width or, where
-        tags or a pool tell whose VMs are whose, with another separator.
+        """Whether a guest was probably a VM of this series when its names had numbers of another width or, where tags
+        or a pool tell whose VMs are whose, with another separator.
         """
         between = "[-.]?" if self.tags or self.pool else ""
         return self._number(guest.name or "", between) is not None and not self.owns(guest) and self._has(guest)
