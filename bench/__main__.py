@@ -20,6 +20,7 @@ from . import (
     load,
     loads,
     machine,
+    modules,
     page,
     plans,
     replay,
@@ -35,6 +36,7 @@ SECTIONS = {
     "forks": forks.measure,
     "clusters": clusters.measure,
     "inventory": inventory.measure,
+    "modules": modules.measure,
     "ledger": ledger.measure,
     "engine": engine.measure,
     "plans": plans.measure,
@@ -45,12 +47,25 @@ SECTIONS = {
 }
 
 
+def _parts(text: str) -> list[str]:
+    """The names of parts. Raises ArgumentTypeError."""
+    names = text.split(",")
+    for name in names:
+        if name not in SECTIONS and name != "load":
+            raise argparse.ArgumentTypeError(f"{name!r} is no part, expected {', '.join(SECTIONS)} or load")
+    return names
+
+
 def main() -> None:
     """Run the chosen parts one after the other."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="everything small, in about a minute")
     parser.add_argument(
-        "--only", choices=[*SECTIONS, "load"], action="append", help="this part (may be given again); load only so"
+        "--only",
+        type=_parts,
+        action="extend",
+        metavar="PART",
+        help=f"these parts, with commas between (may be given again): {', '.join(SECTIONS)}, load (only so)",
     )
     parser.add_argument("--write-docs", action="store_true", help="put the results into docs/benchmarks.md")
     parser.add_argument("--profile", metavar="SCENARIO", choices=engine.SCENARIOS, help="where the engine's time goes")

@@ -50,20 +50,20 @@ def measure(quick: bool) -> Section:
         tempfile.TemporaryDirectory(prefix="bench-") as folder,
     ):
         for read, (ours, theirs) in rows.items():
-            here, ours_s = _measured(cluster, Path(folder), {"plugin": OURS, **ours}, rounds)
-            there, peer_s = _measured(cluster, Path(folder), {**_login(cluster), **theirs}, rounds)
+            here, ours_s = measured(cluster, Path(folder), {"plugin": OURS, **ours}, rounds)
+            there, peer_s = measured(cluster, Path(folder), {**login(cluster), **theirs}, rounds)
             table.rows.append([read, here, there, ratio(there, here), ours_s, peer_s, ratio(peer_s, ours_s)])
     return Section("inventory", [table])
 
 
-def _login(cluster: SimulatedCluster) -> Source:
+def login(cluster: SimulatedCluster) -> Source:
     """The connection options of the peer."""
     env = cluster.environment()
     token = {"token_id": env["PROXMOX_TOKEN_ID"], "token_secret": env["PROXMOX_TOKEN_SECRET"]}
     return {"plugin": PEER, "url": cluster.url, "user": env["PROXMOX_USER"], **token}
 
 
-def _measured(cluster: SimulatedCluster, folder: Path, source: Source, rounds: int) -> tuple[int, float]:
+def measured(cluster: SimulatedCluster, folder: Path, source: Source, rounds: int) -> tuple[int, float]:
     """Requests and seconds of one listing. Raises RuntimeError when it lacks guests."""
     path = folder / "guests.proxmox.yml"
     path.write_text(json.dumps(source), encoding="utf-8")

@@ -54,7 +54,7 @@ class Controller:
 
     def __init__(self, cluster: SimulatedCluster, folder: Path) -> None:
         self.cluster = cluster
-        self._folder = folder
+        self.folder = folder
 
     def run(
         self,
@@ -69,7 +69,7 @@ class Controller:
         Raises RuntimeError when nothing was run, or when something failed that must_succeed.
         """
         self.cluster.reset_requests()
-        with tempfile.TemporaryDirectory(dir=self._folder) as name:
+        with tempfile.TemporaryDirectory(dir=self.folder) as name:
             record, playbook = Path(name, "record"), Path(name, "play.json")
             body = {"hosts": "all", "gather_facts": False, "connection": "local", "tasks": [task]}
             playbook.write_text(json.dumps([body]), encoding="utf-8")
@@ -77,7 +77,7 @@ class Controller:
             began = _cpu_of_children()
             done = subprocess.run(
                 [*command, "--inventory", ",".join([*hosts, ""]), "--forks", str(len(hosts))],
-                env=controller_environment(self._folder, {**self._settings(record), **(environment or {})}),
+                env=controller_environment(self.folder, {**self._settings(record), **(environment or {})}),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
@@ -124,9 +124,11 @@ def without_polls(log: Sequence[dict[str, t.Any]]) -> list[dict[str, t.Any]]:
 
 
 @contextmanager
-def controller(nodes: int, *, guests_per_node: int = 5) -> Iterator[Controller]:
-    """A controller with a quiet cluster of its own, in real time: the peer sleeps real seconds."""
-    description = {"generate": {"nodes": nodes, "guests_per_node": guests_per_node}}
+def controller(nodes: int, *, guests_per_node: int = 5, **size: int) -> Iterator[Controller]:
+    """A controller with a quiet cluster of its own, in real time: the peer sleeps real seconds. size has the cores and
+    the memory of each node.
+    """
+    description = {"generate": {"nodes": nodes, "guests_per_node": guests_per_node, **size}}
     with (
         SimulatedCluster.start(description, time_scale=1.0) as cluster,
         tempfile.TemporaryDirectory(prefix="bench-") as folder,
