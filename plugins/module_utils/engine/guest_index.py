@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from ..model import AffinityTerm, Guest, HAIntent, HARule, Request, Selector
 from .ha_rules import RESOURCES, find_rule
-from .selectors import Handle, handle_of, handles, handles_of_request, selects, selects_request
+from .selectors import Handle, handle_of, handles, handles_of_request, may_select, selects, selects_request
 
 GuestsByNode: t.TypeAlias = Mapping[str, Mapping[int, Guest]]
 """Guests by the name of their node and by VMID, in the order in which they came."""
@@ -58,7 +58,7 @@ class GuestIndex:
         """Return a superset of the guests that the selector selects."""
         handle = handle_of(selector)
         if handle is None:
-            return self._guests.values()
+            return [guest for guest in self._guests.values() if may_select(selector, guest.name)]
         if self._by is None:
             self._by = defaultdict(dict)
             for guest in self._guests.values():
@@ -111,7 +111,8 @@ class RepellingTerms:
         found = [term for term in repelling(request.affinity) if selects_request(term.selector, request)]
         if self._held:
             for handle in (None, *handles_of_request(request)):
-                found += [term for term in self._by.get(handle, ()) if selects_request(term.selector, request)]
+                alike = [term for term in self._by.get(handle, ()) if may_select(term.selector, request.name)]
+                found += [term for term in alike if selects_request(term.selector, request)]
         return list(dict.fromkeys(found))
 
 

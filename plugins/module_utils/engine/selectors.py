@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from ..model import Guest, Request, Selector
-from .patterns.names import checked_pattern
+from .patterns.names import checked_pattern, literal_start
 
 Handle = tuple[str, str]
 """A property that every VM has which a selector selects: its kind and its value."""
@@ -21,6 +21,11 @@ _LITERAL = re.compile(r"[A-Za-z0-9_-]+")
 def selects(selector: Selector, guest: Guest) -> bool:
     """Whether every given part of selector matches guest. Templates are never selected."""
     return not guest.template and _holds(selector, guest.name, guest.tags, guest.pool, guest.group)
+
+
+def may_select(selector: Selector, name: str | None) -> bool:
+    """Whether the pattern of names, if there is one, may match a name. Faster than matching it."""
+    return selector.name is None or (name is not None and name.startswith(literal_start(selector.name)))
 
 
 def selects_request(selector: Selector, request: Request) -> bool:

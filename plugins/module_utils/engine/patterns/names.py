@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import re
 
 from ...errors import InvalidRequest
 from . import InvalidPattern
@@ -89,6 +90,21 @@ def name_pattern(text: str) -> NamePattern:
         InvalidPattern: the expression has a mistake, uses what is not supported (see `syntax`), or is too complex.
     """
     return NamePattern(text)
+
+
+_START = re.compile(r"([A-Za-z0-9_-]*)([*?{]?)")
+
+
+@functools.cache
+def literal_start(text: str) -> str:
+    """The literal text that every name begins with which the pattern matches, as far as it shows at once."""
+    if "|" in text or "(?" in text:
+        return ""
+    start = _START.match(text)
+    if start is None:
+        return ""
+    # What is repeated may be left out.
+    return start[1][:-1] if start[2] else start[1]
 
 
 def checked_pattern(option: str, text: str) -> NamePattern:

@@ -16,6 +16,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.patt
     MAX_KNOWN_STEPS,
     NamePattern,
     checked_pattern,
+    literal_start,
     name_pattern,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
@@ -49,6 +50,25 @@ REGEXES = st.recursive(
     ),
     max_leaves=8,
 )
+
+
+@settings(deadline=None, max_examples=300)
+@given(literal=st.text("ab1-_AB", max_size=3), regex=REGEXES, quantifier=QUANTIFIERS, names=st.lists(NAMES, min_size=1))
+def test_names_that_match__begin_with_the_literal_start(
+    literal: str, regex: str, quantifier: str, names: list[str]
+) -> None:
+    for text in (f"{literal}{regex}", f"{literal}{quantifier}{regex}" if literal else regex):
+        start, pattern = literal_start(text), re.compile(text)
+        for name in (*names, *(literal + name for name in names)):
+            assert name.startswith(start) or not pattern.fullmatch(name), (text, name)
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [("db-abc-.*", "db-abc-"), ("web", "web"), ("ab*", "a"), ("ab{2}", "a"), ("ab+", "ab"), ("a|b", ""), ("(?i)a", "")],
+)
+def test_literal_start__is_what_stands_before_anything_else(text: str, start: str) -> None:
+    assert literal_start(text) == start
 
 
 @settings(deadline=None, max_examples=300)
