@@ -34,7 +34,8 @@ def measure(quick: bool) -> Section:
         "API requests to create one VM (token login)",
         ["nodes", "first contact", "+ polls", "later", "+ polls", "proxmox_kvm", "+ polls", "ratio"],
         notes=[
-            "First contact: the controller does not know this address yet, and asks once which cluster answers there.",
+            "First contact: the controller does not know this address yet, and asks once which cluster answers there: "
+            "what it reads anyway does not tell apart two clusters with the same names.",
             "Polls ask Proxmox how the task is getting on; the peer asks once a second.",
         ],
     )

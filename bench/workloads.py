@@ -192,6 +192,12 @@ def _patterned(number: int) -> Request:
     return Request(f"web-{number}", cores=1, memory=GIB, affinity=(_patterns()[number % PATTERNS],))
 
 
+def _spread(number: int) -> Request:
+    """Spread evenly over the nodes, by a pattern of names."""
+    spread = (SpreadConstraint("node", Selector(name="web-.*")),)
+    return Request(f"web-{number}", cores=1, memory=GIB, topology_spread=spread)
+
+
 def _too_large(number: int) -> Request:
     return Request(f"web-{number}", cores=1, memory=1024 * GIB + number * MIB)
 
@@ -227,6 +233,7 @@ WORKLOADS = {
     "soft": Workload("soft affinity and soft spread", _soft(1)),
     "soft-shapes": Workload("the same with 40 shapes", _soft(40)),
     "spread-profile": Workload("profile spread", _plain, profile="spread"),
+    "spread": Workload("hard spread over nodes, by a pattern of names", _spread, goals={50: 0.3}),
     "shapes-300": Workload("300 shapes in turn", _shaped(300)),
     "patterns": Workload(f"anti-affinity by {PATTERNS} name patterns", _patterned, nodes=(50,), most=lambda _: 2500),
     "nowhere": Workload("a VM that fits nowhere, each different", _too_large, fits=False),
@@ -286,6 +293,12 @@ class Growth:
 GROWTHS = (
     Growth("nodes", (10, 100, 1000), lambda _n: Workload("", _plain)),
     Growth("VMs of the run", (100, 1000, 5000), lambda vms: Workload("", _plain, most=lambda _: vms), 100),
+    Growth(
+        "VMs of a run that is spread over nodes",
+        (50, 500, 2500),
+        lambda vms: Workload("", _spread, most=lambda _: vms),
+        50,
+    ),
     Growth(
         "HA rules",
         (10, 100, 500),

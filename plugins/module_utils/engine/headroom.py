@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from ..model import HARule, Selector
+from ..model import Guest, HARule, Selector
 from .allocatable import Limit
 from .cache import ClusterState, NodeInfo
 from .guest_index import repelling
@@ -70,10 +70,12 @@ class Stranding(t.NamedTuple):
 
 
 class Loads(t.NamedTuple):
-    """Guests of one size, which are placed one after the other, on any node or within some, by index."""
+    """Guests of one size, which are placed one after the other, on any node or within some, by index: those of the
+    snapshot, or what messages call them.
+    """
 
     size: Room
-    labels: Sequence[str]
+    guests: Sequence[Guest | str]
     within: frozenset[int] | None = None
 
 
@@ -218,13 +220,14 @@ class Headroom:
         if taken_on is not None and taken is not None:
             rest[taken_on] = self._room[taken_on].less(taken)
             filled.append((rest[taken_on].memory, taken_on))
-        for (needed_memory, needed_cores), labels, within in loads:
-            left = len(labels)
+        for (needed_memory, needed_cores), guests, within in loads:
+            left = len(guests)
             while left:
                 place = self._tightest(lost, needed_memory, needed_cores, rest, filled, within)
                 if place is None:
-                    name = self._cluster.nodes[lost].name
-                    return Stranding(name, GuestSize(Room(needed_memory, needed_cores), labels[-left]))
+                    first = sorted(map(_label_of, guests))[-left]
+                    size = GuestSize(Room(needed_memory, needed_cores), first)
+                    return Stranding(self._cluster.nodes[lost].name, size)
                 reach = max(reach, place)
                 index = place[1]
                 if index in rest:
@@ -274,11 +277,11 @@ def has_plenty(cluster: ClusterState, limits: Limits) -> bool:
     room = {info.index: limits.room(info) for info in online if info.node.is_open}
     for info in online:
         loads = _loads(info, bonds)
-        cores = sum(load.size.cores * len(load.labels) for load in loads)
+        cores = sum(load.size.cores * len(load.guests) for load in loads)
         free = {index: left.memory for index, left in room.items() if index != info.index and left.cores >= cores}
         placed = 0.0
-        for (memory, _cores), labels, within in loads:
-            placed += memory * len(labels)
+        for (memory, _cores), guests, within in loads:
+            placed += memory * len(guests)
             left = sum(max(free[index] - memory, 0.0) for index in (free if within is None else free.keys() & within))
             if left <= placed - memory:
                 return False
@@ -288,6 +291,10 @@ def has_plenty(cluster: ClusterState, limits: Limits) -> bool:
 def label(name: str | None, vmid: int | None) -> str:
     """Return what messages call a guest."""
     return f"VM {name} ({vmid})" if name else f"VM {vmid}"
+
+
+def _label_of(guest: Guest | str) -> str:
+    return guest if isinstance(guest, str) else label(guest.name, guest.vmid)
 
 
 class _Bonds:
@@ -375,11 +382,13 @@ def _loads(info: NodeInfo, bonds: _Bonds) -> list[Loads]:
     fewest nodes to choose from.
     """
     running = [guest for guest in info.guests if guest.running and not guest.template]
-    sizes: dict[tuple[Room, frozenset[int] | None], list[str]] = {}
+    sizes: dict[tuple[float, float, frozenset[int] | None], list[Guest | str]] = {}
     for guest in running:
         within = bonds.homes_for(guest.vmid, info.index)
-        sizes.setdefault((Room(guest.memory, guest.cores), within), []).append(label(guest.name, guest.vmid))
-    return _largest_first(Loads(size, sorted(labels), within) for (size, within), labels in sizes.items())
+        sizes.setdefault((guest.memory, guest.cores, within), []).append(guest)
+    return _largest_first(
+        Loads(Room(memory, cores), guests, within) for (memory, cores, within), guests in sizes.items()
+    )
 
 
 def _with(loads: Iterable[Loads], new: GuestSize) -> list[Loads]:
