@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import of_one
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.limits import limit_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables import EMPTY, table, width_for, wrap
 
 
@@ -23,11 +24,11 @@ def capacity_table(capacity: Mapping[str, t.Any], width: int | None = None) -> l
     # When one shape no longer fits, others may: a list with three VMs that keep apart says little about its other VMs.
     first = f"{capacity['total']} more fit" + (f" if placed in turn until one does not ({of_each})" if of_each else "")
     if capacity.get("limited_by"):
-        first += f", limited by {capacity['limited_by']}"
+        first += f", limited by {limit_of(capacity['limited_by'])}"
     if capacity.get("n_plus_one_counts"):
         first += f"; the loss of a node was checked for {capacity['n_plus_one_counts']}"
     rows = [("NODE", "FIT", "LIMITED BY", "WHY NO MORE")] + [
-        (node["node"], str(node["fit"]), node.get("limited_by") or EMPTY, of_one(node.get("reason") or EMPTY))
+        (node["node"], str(node["fit"]), limit_of(node.get("limited_by") or EMPTY), of_one(node.get("reason") or EMPTY))
         for node in capacity["nodes"]
     ]
     size = width_for(width)

@@ -16,6 +16,7 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.findings import WHAT_IF, sentence
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import of_one
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.limits import limit_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables import (
     EMPTY,
     counts_text,
@@ -148,7 +149,7 @@ def _rejections_of_others(vm: VM) -> list[str]:
         if not reported.issuperset(rejection["nodes"]):
             more = ", ..." if rejection["count"] > len(rejection["nodes"]) else ""
             names = f"{', '.join(rejection['nodes'])}{more}"
-            by = f"rejected by {rejection['rejected_by']}: {of_one(rejection['reason'])}"
+            by = f"rejected by {limit_of(rejection['rejected_by'])}: {of_one(rejection['reason'])}"
             texts.append(f"{rejection['count']} node(s) ({names})  {by}")
     return texts
 
@@ -293,9 +294,9 @@ def _headline(vm: VM) -> str:
 
 
 def _verdict(node: Mapping[str, t.Any]) -> str:
-    """Return the scores of a node, or the plugin that rejected it with the reason."""
+    """Return the scores of a node, or the rule that rejected it with the reason."""
     if not node["feasible"]:
-        return f"rejected by {node['rejected_by']}: {of_one(node['reason'])}"
+        return f"rejected by {limit_of(node['rejected_by'])}: {of_one(node['reason'])}"
     parts = ", ".join(
         f"{plugin} {score['normalized']:.1f}" + ("" if score["weight"] == 1 else f" x {score['weight']:g}")
         for plugin, score in sorted(node["scores"].items())

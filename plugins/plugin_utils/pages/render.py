@@ -20,6 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.foreign_text import visible
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.limits import limit_of
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 SCRIPT = "page.js.j2"
@@ -58,7 +59,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(amount=amount, percent=percent)
+    environment.filters.update(amount=amount, limit_of=limit_of, percent=percent)
     return environment
 
 

@@ -31,7 +31,7 @@ def test_file_of_vms__is_planned_provisioned_once_and_torn_down(
     assert planned.code == 0, planned.output
     assert set(cluster.state()["guests"]) == before
     assert re.search(r"web-1 +create\+start +pve4 +\d+ .* ahead of pve3", planned.output), planned.output
-    assert "rejected by NodeReady: was offline" in planned.output
+    assert "rejected by node state: was offline" in planned.output
 
     plan = json.loads(file.read_text(encoding="utf-8"))
     stats = planned.of("qemu_scheduler.proxmox.provision : Set the statistics")["ansible_stats"]["data"]

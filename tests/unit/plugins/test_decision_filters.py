@@ -192,7 +192,7 @@ def test_explanation__ranks_the_nodes_and_gives_each_its_reason() -> None:
         "web: create+start on pve2 as 120, disks on ceph: 10.0 ahead of pve1, 2 of 3 nodes fit",
         "   1. pve2  80.0 = A 80.0",
         "   2. pve1  70.0 from A 60.0, B 80.0 x 2",
-        "   -  pve3  rejected by NodeReady: was offline",
+        "   -  pve3  rejected by node state: was offline",
     ]
 
 
@@ -250,7 +250,7 @@ def test_capacity_table__says_what_runs_out_where() -> None:
         "NODE  FIT  LIMITED BY  WHY NO MORE",
         "pve1   12  memory      would exceed it",
         "pve2    0  -           -",
-        "pve3    0  NodeReady   was offline",
+        "pve3    0  node state  was offline",
     ]
 
 
