@@ -136,7 +136,8 @@ class Guest:
     (driver, device id), that it will hold and that Device.in_use does not count yet. constraints are known only for VMs
     that a run requests or has decided. ha_state is the state of the guest in the HA manager, empty if it does not
     manage the guest. demands are known only for guests whose config was read. demand is what it uses, by resource, as
-    far as that was read.
+    far as that was read. uptime is how many seconds ago it was started on its node, or came there; None if that is not
+    known.
     """
 
     vmid: int
@@ -157,6 +158,7 @@ class Guest:
     devices: tuple[tuple[str, str], ...] = ()
     demands: Demands = NO_DEMANDS
     demand: Mapping[str, Demand] = field(default_factory=dict)
+    uptime: float | None = field(default=None, compare=False)
 
     @property
     def running(self) -> bool:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import typing as t
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -37,7 +38,10 @@ def usual_loads(nodes: Sequence[NodeInfo]) -> list[tuple[float | None, float | N
     return of_sums(nodes, usual_loads, find)
 
 
-def guests_like(request: Request, guests: Iterable[Guest]) -> list[Guest]:
+Placed = t.TypeVar("Placed", Request, Guest)
+
+
+def guests_like(request: Request | Guest, guests: Iterable[Guest]) -> list[Guest]:
     """Return running guests that are likely to use as much as a new VM will: those in its pool with its name but for
     digits, else those in its pool. Guests of other pools belong to others, who could give them any name.
     """
@@ -47,16 +51,16 @@ def guests_like(request: Request, guests: Iterable[Guest]) -> list[Guest]:
     return (named or (own if request.pool else []))[:MOST_ALIKE]
 
 
-def with_demand(request: Request, guests: Iterable[Guest]) -> Request:
-    """Return a new VM with what it will use: as the user states, else by the use of guests like it, as far as that is
-    known: the mean part of their size.
+def with_demand(request: Placed, guests: Iterable[Guest]) -> Placed:
+    """Return a new VM, or a guest, with what it will use: as it is known or the user states it, else by the use of
+    guests like it, as far as that is known: the mean part of their size.
     """
     alike = guests_like(request, guests)
     found = {resource: demand for resource in (CPU, MEMORY) if (demand := _expected(request, resource, alike))}
     return replace(request, demand={**found, **request.demand}) if found else request
 
 
-def _expected(request: Request, resource: str, alike: Iterable[Guest]) -> Demand | None:
+def _expected(request: Request | Guest, resource: str, alike: Iterable[Guest]) -> Demand | None:
     parts = list(_parts(resource, alike))
     size = request.cores if resource == CPU else request.memory
     return Demand(LIKE, (size * sum(parts) / len(parts),)) if parts else None

@@ -49,6 +49,8 @@ def description() -> dict[str, Any]:
 @pytest.fixture
 def cluster(version: str) -> Iterator[SimulatedCluster]:
     with SimulatedCluster.start(description(), version=version, time_scale=0.02) as running:
+        # Guests that were just started are read, too.
+        running.advance(7200)
         yield running
 
 

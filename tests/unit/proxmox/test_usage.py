@@ -8,10 +8,19 @@ from __future__ import annotations
 import json
 import typing as t
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.demand import CPU, CPU_PRESSURE, MEMORY, Grid
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.demand import (
+    CONFIGURED,
+    CPU,
+    CPU_PRESSURE,
+    LIKE,
+    MEASURED,
+    MEMORY,
+    Grid,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import PermissionDenied
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Guest, Node, Snapshot
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.answers import failure_of_answer
@@ -140,3 +149,36 @@ def test_what_nodes_and_guests_usually_use__is_of_what_is_known() -> None:
     assert {key: demand.curve for key, demand in found.nodes[0].demand.items()} == {CPU: (3.0,), MEMORY: (30,)}
     assert (found.nodes[1].demand, found.guests[1].demand) == ({}, {})
     assert answers.asked == ["/version", "/nodes/pve1/rrddata", "/nodes/pve1/qemu/101/rrddata"]
+
+
+def test_guests_that_have_just_come__count_besides_what_the_node_used() -> None:
+    now = 1800.0 * 1000
+    left = {"status": "OK", "id": "104", "endtime": now - 600}
+    used = rows(now, 48, cpu=0.5, maxcpu=2, memhost=10)
+    answers = Answers(
+        {
+            "/version": {"release": "9.2.1"},
+            "/nodes/pve1/rrddata": rows(now, 48, cpu=0.5, maxcpu=8, memtotal=100, memused=40),
+            "/nodes/pve1/tasks": [left],
+            "/nodes/pve1/qemu/101/rrddata": used,
+            "/nodes/pve1/qemu/102/rrddata": rows(now, 1, cpu=0.01, maxcpu=4, memhost=1),
+            "/nodes/pve1/qemu/103/rrddata": [],
+            "/nodes/pve1/qemu/104/rrddata": used,
+            "/nodes/pve1/qemu/105/rrddata": used,
+        }
+    )
+    answers.server_time = lambda: now  # type: ignore[method-assign]
+    old = replace(VM, name="web-1", uptime=100_000)
+    made_like_it = replace(VM, vmid=102, name="web-2", cores=4, uptime=60)
+    made = replace(VM, vmid=103, name="db", uptime=60)
+    came = replace(VM, vmid=104, name="mail", uptime=60)
+    restarted = replace(VM, vmid=105, name="dns", uptime=60)
+    snapshot = Snapshot(nodes=(Node("pve1"),), guests=(old, made_like_it, made, came, restarted))
+
+    found = with_demand_of(answers, snapshot, {101}, NOTHING_KEPT)
+
+    assert [(guest.demand[CPU].usual, guest.demand[CPU].source) for guest in found.guests] == [
+        (1, MEASURED), (2, LIKE), (2, CONFIGURED), (1, MEASURED), (1, MEASURED)
+    ]  # fmt: skip
+    # 4 of 8 cores are used: by 101, by 105 and by others.
+    assert found.nodes[0].demand[CPU].usual == 2

@@ -75,6 +75,7 @@ def guest_of_row(row: Row) -> Guest:
         lock=row.get("lock"),
         ha_managed=bool(row.get("hastate")),
         ha_state=row.get("hastate") or "",
+        uptime=row.get("uptime"),
     )
 
 

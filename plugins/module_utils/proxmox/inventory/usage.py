@@ -34,13 +34,20 @@ from ...demand import (
     percentile,
 )
 from ...engine.texts import whole_number
+from ...engine.usual import with_demand
 from ...model import Guest, Snapshot, demand_of
 from ..api.failures import UNREADABLE
 from ..api.reader import Reader, in_parallel
+from ..moves.recent import departures
 from .kept_demands import NOTHING_KEPT, KeptDemands
 from .rows import Row, read_rows
 
 HOUR, DAY, WEEK = 3600, 86_400, 604_800
+
+YOUNG = 5400
+"""A guest that has been on its node for less than so many seconds is not in all samples of the last hour, each of which
+is half an hour long.
+"""
 
 Value = Callable[[Row], "float | None"]
 
@@ -111,39 +118,58 @@ def read_demands(
 
 def with_demand_of(reader: Reader, snapshot: Snapshot, vmids: Collection[int], kept: KeptDemands) -> Snapshot:
     """Return a snapshot with what these guests usually use, as far as they run, and with what the nodes use besides: by
-    the last day, or what is known of it. One request for each node that is online and each guest.
+    the last day, or what is known of it. One request for each node that is online, each of the guests, and each guest
+    that has just been started; and one for each node and kind of guests if one of these may have come from elsewhere.
     """
     timeframe = timeframe_for(DAY, reader)
-    grid = grid_for(DAY, timeframe, reader.server_time() or time.time())
-    running = [guest for guest in snapshot.guests if guest.vmid in vmids and guest.running]
+    now = reader.server_time() or time.time()
+    grid = grid_for(DAY, timeframe, now)
+    young = {guest.vmid for guest in snapshot.guests if guest.vmid > 0 and _is_young(guest)}
+    running = [guest for guest in snapshot.guests if guest.running and (guest.vmid in vmids or guest.vmid in young)]
     online = [node.name for node in snapshot.nodes if node.online]
     curves = read_node_curves(reader, online, timeframe, grid, least=1)
-    measured = {
-        vmid: {
-            resource: Demand(MEASURED, (demands[resource].usual,)) for resource in (CPU, MEMORY) if resource in demands
-        }
-        for vmid, demands in read_demands(reader, running, timeframe, grid, kept).items()
-    }
-    guests = tuple(
-        replace(guest, demand=measured[guest.vmid]) if measured.get(guest.vmid) else guest for guest in snapshot.guests
-    )
+    demands = read_demands(reader, running, timeframe, grid, kept)
+    new = {vmid for vmid in young if CPU not in demands[vmid] or not is_known(demands[vmid][CPU].curve)}
+    # What a node used does not show these guests.
+    came = new | {each.vmid for each in (departures(reader, snapshot, now - YOUNG) if young - new else ())} & young
+    known = [_with_usual(guest, {} if guest.vmid in new else demands.get(guest.vmid, {})) for guest in snapshot.guests]
+    included: dict[str, list[Guest]] = {}
+    for guest in known:
+        if guest.demand and guest.vmid not in came:
+            included.setdefault(guest.node, []).append(guest)
     nodes = tuple(
-        replace(node, demand=_rest(curves.get(node.name, {}), [g for g in guests if g.node == node.name], grid))
+        replace(node, demand=_rest(curves.get(node.name, {}), included.get(node.name, ()), grid))
         for node in snapshot.nodes
     )
-    return replace(snapshot, nodes=nodes, guests=guests)
+    guests = (_with_size(with_demand(guest, known)) if guest.vmid in came else guest for guest in known)
+    return replace(snapshot, nodes=nodes, guests=tuple(guests))
+
+
+def _is_young(guest: Guest) -> bool:
+    """Whether a guest was started, or came to its node, so recently that samples of the last hour hardly show it."""
+    return guest.running and guest.uptime is not None and guest.uptime < YOUNG
+
+
+def _with_usual(guest: Guest, demands: Mapping[str, Demand]) -> Guest:
+    found = {key: Demand(MEASURED, (demands[key].usual,)) for key in (CPU, MEMORY) if key in demands}
+    return replace(guest, demand=found) if found else guest
+
+
+def _with_size(guest: Guest) -> Guest:
+    """A guest of whose use nothing is known counts with its size."""
+    return replace(guest, demand={resource: demand_of(guest, resource) for resource in (CPU, MEMORY)})
 
 
 def _rest(curves: Mapping[str, Curve], guests: Iterable[Guest], grid: Grid) -> dict[str, Demand]:
-    """What a node uses besides the guests whose demand is known. The last hour counts if it is more than usual: the day
-    does not show guests that have just come.
+    """What a node uses besides these guests. The last hour counts if it is more than usual: the day does not show
+    guests that have come since.
     """
     found = dict[str, Demand]()
     for resource in (CPU, MEMORY):
         curve = curves.get(resource, ())
         usual, now = percentile(curve, USUAL), mean(curve[grid.latest(HOUR)])
         if usual is not None:
-            known = sum(demand_of(guest, resource).usual for guest in guests if guest.demand)
+            known = sum(demand_of(guest, resource).usual for guest in guests)
             found[resource] = Demand(MEASURED, (max(usual, now or 0.0) - known,))
     return found
 
