@@ -227,9 +227,9 @@ class ClusterState:
         """Return the guest, assumed or as the API showed it."""
         return self._guests.get(vmid)
 
-    def selected(self, selector: Selector) -> GuestsByNode:
+    def select(self, selector: Selector) -> GuestsByNode:
         """Return the guests that the selector selects, by the name of their node."""
-        return self._index.selected(selector)
+        return self._index.select(selector)
 
     def __iter__(self) -> Iterator[Guest]:
         return iter(self._guests.values())

@@ -34,7 +34,7 @@ class GuestIndex:
         self._by: defaultdict[Handle, dict[int, Guest]] | None = None
         self._selected: dict[Selector, dict[str, dict[int, Guest]]] = {}
 
-    def selected(self, selector: Selector) -> GuestsByNode:
+    def select(self, selector: Selector) -> GuestsByNode:
         """Return the guests that the selector selects."""
         if selector in self._selected:
             return self._selected[selector]

@@ -344,7 +344,7 @@ class _Bonds:
                 if term.topology_key != NODE_KEY:
                     continue
                 if term.selector not in selected:
-                    by_node = self._cluster.selected(term.selector).values()
+                    by_node = self._cluster.select(term.selector).values()
                     selected[term.selector] = frozenset(vmid for guests in by_node for vmid in guests)
                 for one in selected[term.selector] - {guest.vmid}:
                     found[one] = found.get(one, frozenset()) | {guest.vmid}

@@ -56,11 +56,11 @@ def with_demand(request: Placed, guests: Iterable[Guest]) -> Placed:
     guests like it, as far as that is known: the mean part of their size.
     """
     alike = guests_like(request, guests)
-    found = {resource: demand for resource in (CPU, MEMORY) if (demand := _expected(request, resource, alike))}
+    found = {resource: demand for resource in (CPU, MEMORY) if (demand := _expect(request, resource, alike))}
     return replace(request, demand={**found, **request.demand}) if found else request
 
 
-def _expected(request: Request | Guest, resource: str, alike: Iterable[Guest]) -> Demand | None:
+def _expect(request: Request | Guest, resource: str, alike: Iterable[Guest]) -> Demand | None:
     parts = list(_parts(resource, alike))
     size = request.cores if resource == CPU else request.memory
     return Demand(LIKE, (size * sum(parts) / len(parts),)) if parts else None

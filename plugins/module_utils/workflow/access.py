@@ -35,7 +35,7 @@ from ..proxmox.inventory.rows import read_next_id
 from ..proxmox.inventory.snapshot import (
     IDENTIFIED_BY_AUTHORITY,
     Needs,
-    completed,
+    complete_snapshot,
     identity,
     read_settled,
     read_snapshot,
@@ -274,7 +274,7 @@ class Access:
             new_bytes=_new_bytes(requests, many=many) if Subject.VOLUMES in subjects else 0,
             devices=devices,
         )
-        snapshot = completed(self.reader, snapshot, needs)
+        snapshot = complete_snapshot(self.reader, snapshot, needs)
         if Subject.DEMAND in subjects and requests:
             from ..proxmox.inventory.usage import with_demand_of
 

@@ -96,7 +96,9 @@ class AddressBook:
         texts = {card: str(options[card]) for card in cards}
         return replace(request, options={**request.options, **options}, addresses=texts)
 
-    def known(self, entry: Entry, guest: Guest, config: Mapping[str, t.Any]) -> tuple[Entry, list[str]]:
+    def with_current_addresses(
+        self, entry: Entry, guest: Guest, config: Mapping[str, t.Any]
+    ) -> tuple[Entry, list[str]]:
         """Return the entry of an existing VM with its current addresses, and cautions. Raises AddressConflict."""
         self._check(entry, entry.request.options, guest, static_addresses(config))
         cards: dict[str, dict[AddressPool, Address]] = {}
@@ -133,7 +135,7 @@ class AddressBook:
                     )
         return held
 
-    def agreed(
+    def agree(
         self, entry: Entry, guest: Guest, config: Mapping[str, t.Any], hints: Mapping[str, t.Any]
     ) -> dict[str, str]:
         """Return the addresses of an unfinished VM, by card: those that its mark or else its config names, if its pools

@@ -21,7 +21,7 @@ from ..foreign_text import inert
 from ..model import Snapshot
 from ..proxmox.api.session import contradicted_credentials
 from ..proxmox.inventory.freshness import settle
-from ..proxmox.inventory.snapshot import Needs, completed, read_snapshot
+from ..proxmox.inventory.snapshot import Needs, complete_snapshot, read_snapshot
 from ..proxmox.options.values import check_range, check_seconds
 from ..secret_options import mask, secret_names, secrets_in, without_value
 from .access import Access
@@ -262,7 +262,7 @@ class Watch:
     def _violations(self, access: Access, snapshot: Snapshot) -> Iterator[tuple[Key, Event]]:
         """Yield the guests on nodes where a rule or a limit forbids them."""
         managed = any(guest.ha_managed for guest in snapshot.guests)
-        whole = completed(access.reader, snapshot, Needs(ha_rules=True)) if managed else snapshot
+        whole = complete_snapshot(access.reader, snapshot, Needs(ha_rules=True)) if managed else snapshot
         guests = {guest.vmid: guest for guest in whole.guests}
         for vmid, why in broken_guests(ClusterState(whole), self._profiles, self._profile).items():
             guest = {"vmid": vmid, "name": guests[vmid].name, "node": guests[vmid].node}

@@ -22,7 +22,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.ha_state import read_ha_rules
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.snapshot import (
     Needs,
-    completed,
+    complete_snapshot,
     read_snapshot,
 )
 
@@ -117,7 +117,7 @@ def test_who_may_not_see_the_rules__is_told(recording):
 def nodes_with(answers: Mapping[str, t.Any], **needs: bool) -> dict[str, Node]:
     snapshot = Snapshot(nodes=(Node("pve1"), Node("pve2"), Node("pve3", online=False)))
     reader = RecordedReader({"/cluster/resources": [], **answers})
-    return {node.name: node for node in completed(reader, snapshot, Needs(**needs)).nodes}
+    return {node.name: node for node in complete_snapshot(reader, snapshot, Needs(**needs)).nodes}
 
 
 def test_bridges__are_read_per_node_and_unknown_where_a_node_did_not_answer(recording):
@@ -176,7 +176,7 @@ def test_pressure__is_unknown_where_proxmox_does_not_tell():
 
 
 def test_nothing__is_read_that_is_not_needed():
-    assert completed(Answers(), Snapshot(), Needs()) == Snapshot()
+    assert complete_snapshot(Answers(), Snapshot(), Needs()) == Snapshot()
 
 
 @pytest.mark.parametrize(("name", "emptied"), [("maintenance-ha-status", {"pve3"}), ("ha-status-current", set())])

@@ -13,7 +13,10 @@ import pytest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import PermissionDenied
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Node, Snapshot, Storage
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.named_volumes import read_volumes
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.snapshot import Needs, completed
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.snapshot import (
+    Needs,
+    complete_snapshot,
+)
 
 NODES = (Node("pve1"), Node("pve2"), Node("down", online=False))
 FILES = frozenset({"iso", "import"})
@@ -101,7 +104,7 @@ def test_storage_that_is_not_active__is_not_asked() -> None:
 def test_snapshot__has_the_volumes_that_are_needed_and_costs_nothing_without() -> None:
     lists = Lists({"pve1 local": [row("local:iso/debian.iso")]})
     snapshot = Snapshot(nodes=NODES, storages=STORAGES)
-    assert completed(lists, snapshot, Needs()).volumes == {}
+    assert complete_snapshot(lists, snapshot, Needs()).volumes == {}
     assert lists.calls == []
-    found = completed(lists, snapshot, Needs(volumes=frozenset({"local:iso/debian.iso"})))
+    found = complete_snapshot(lists, snapshot, Needs(volumes=frozenset({"local:iso/debian.iso"})))
     assert found.volumes[("pve1", "local:iso/debian.iso")] == GIB

@@ -24,7 +24,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api
     RecordedReader,
     Recorder,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.shapes import WrongShape, checked
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.shapes import WrongShape, check_shape
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.snapshot import read_settled
 
 
@@ -49,25 +49,25 @@ def test_recorded_answers__are_of_the_shapes_that_are_declared() -> None:
             # A mapping for a list, as an exception: Proxmox does so for a task that is not there.
             continue
         try:
-            checked(path, data)
+            check_shape(path, data)
         except WrongShape as error:
             pytest.fail(f"{name}: {error}")
 
 
 def test_figures__are_numbers_however_they_are_written() -> None:
     row = {"type": "qemu", "vmid": "104", "node": "pve1", "maxmem": "512", "maxcpu": 2, "template": "1", "name": 77}
-    (found,) = checked("/cluster/resources", [row])
+    (found,) = check_shape("/cluster/resources", [row])
     assert found == {**row, "vmid": 104, "maxmem": 512, "template": True, "name": "77"}
 
 
 def test_optional_key_that_is_null__is_left_out() -> None:
     task = {"upid": "UPID:pve1:1", "type": "qmcreate", "endtime": None}
-    assert checked("/cluster/tasks", [task]) == [{"upid": "UPID:pve1:1", "type": "qmcreate"}]
+    assert check_shape("/cluster/tasks", [task]) == [{"upid": "UPID:pve1:1", "type": "qmcreate"}]
 
 
 @pytest.mark.parametrize("written", [512, "512", "current=512"])
 def test_memory_of_a_config__is_a_number_however_it_is_written(written: t.Any) -> None:
-    assert checked("/nodes/pve1/qemu/100/config", {"memory": written}) == {"memory": 512}
+    assert check_shape("/nodes/pve1/qemu/100/config", {"memory": written}) == {"memory": 512}
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_memory_of_a_config__is_a_number_however_it_is_written(written: t.Any) -
 )
 def test_a_wrong_shape__is_told_with_its_place(data: t.Any, problem: str) -> None:
     with pytest.raises(WrongShape) as raised:
-        checked("/cluster/resources", data)
+        check_shape("/cluster/resources", data)
     assert problem in str(raised.value)
 
 
@@ -101,12 +101,12 @@ def test_a_wrong_shape__is_told_with_its_place(data: t.Any, problem: str) -> Non
 )
 def test_figures_of_any_answer__must_be_numbers(path: str, data: t.Any, problem: str) -> None:
     with pytest.raises(WrongShape, match=problem):
-        checked(path, data)
+        check_shape(path, data)
 
 
 def test_rows_and_keys_that_are_not_known__may_be_anything() -> None:
     rows = [{"type": "quantum", "vmid": "x"}, {"type": "node", "node": "a", "new": [{}]}, {}]
-    assert checked("/cluster/resources", rows) == rows
+    assert check_shape("/cluster/resources", rows) == rows
 
 
 def test_a_recording_of_the_wrong_shape__is_an_invalid_snapshot_that_names_the_path() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import ApiError, PermissionDenied
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.answers import failure_of_answer
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.shapes import checked
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.shapes import check_shape
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import (
     usable_addresses,
     wait_for_addresses,
@@ -90,7 +90,7 @@ def test_an_agent_that_answers_with_an_error__is_not_waited_for() -> None:
         def get(self, path: str, params: Mapping[str, Any] | None = None, /, **more: Any) -> Any:
             answer = super().get(path, params, **more)
             refused = {"result": {"error": {"class": "Unsupported", "desc": "not on this system"}}}
-            return answer if path == "/cluster/resources" else checked(path, refused)
+            return answer if path == "/cluster/resources" else check_shape(path, refused)
 
     agents = Unable({101: (0, [])})
     (vm,) = agents.wait([101], 60)

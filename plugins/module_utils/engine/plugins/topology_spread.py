@@ -90,7 +90,7 @@ class TopologySpread(PreFilterPlugin, FilterPlugin, ScorePlugin):
     def normalize(
         self, state: CycleState, request: Request, nodes: Sequence[NodeInfo], scores: list[float]
     ) -> list[float]:
-        return normalized(scores)
+        return normalize_counts(scores)
 
 
 def fits(spread: Spread, node: NodeInfo) -> Status | None:
@@ -110,7 +110,7 @@ def domain_weight(spread: Spread) -> float:
     return math.log(len(spread.counts) + 2)
 
 
-def normalized(scores: Sequence[float]) -> list[float]:
+def normalize_counts(scores: Sequence[float]) -> list[float]:
     """100 x (highest + lowest - score) / highest; 0 for nodes without the label, which do not count as lowest."""
     known = [score for score in scores if score != WITHOUT_LABEL]
     highest, lowest = max(known, default=0.0), min(known, default=0.0)
@@ -139,5 +139,5 @@ def _spreads(request: Request, cluster: ClusterState, hard: bool) -> list[Spread
 def _spread(request: Request, constraint: SpreadConstraint, cluster: ClusterState, indices: frozenset[int]) -> Spread:
     key, selector = constraint.topology_key, constraint.selector
     nodes = (info.node for info in cluster.nodes if info.index in indices)
-    counts = DomainCounts(key, cluster.selected(selector), nodes)
+    counts = DomainCounts(key, cluster.select(selector), nodes)
     return Spread(constraint, counts, int(selects_request(selector, request)), indices)

@@ -130,7 +130,7 @@ def _may_be_first(affinity: Affinity) -> bool:
 
 
 def _count_term(term: AffinityTerm, cluster: ClusterState) -> CountedTerm:
-    return _count_by_domain(term, cluster.selected(term.selector), cluster)
+    return _count_by_domain(term, cluster.select(term.selector), cluster)
 
 
 def _having(term: AffinityTerm, cluster: ClusterState) -> CountedTerm:

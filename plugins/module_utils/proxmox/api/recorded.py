@@ -18,7 +18,7 @@ from ...files import MIB, read_text, reason_of
 from ...secret_options import quote
 from .failures import NotRecorded
 from .reader import Reader
-from .shapes import WrongShape, checked, require_sane
+from .shapes import WrongShape, check_shape, require_sane
 
 LARGEST = 256 * MIB
 """Bytes that a file with a recording may have."""
@@ -71,7 +71,7 @@ class RecordedReader:
         if key not in self._answers:
             raise NotRecorded(f'snapshot: there is no answer for "{key}"', path=key)
         try:
-            return checked(path, copy.deepcopy(self._answers[key]))
+            return check_shape(path, copy.deepcopy(self._answers[key]))
         except WrongShape as error:
             message = f'snapshot: "{key}" is not what Proxmox VE answers there: {error}'
             raise InvalidSnapshot(message, path=key) from None

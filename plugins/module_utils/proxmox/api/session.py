@@ -25,7 +25,7 @@ from ...errors import AuthenticationFailed, ConnectionFailed, InvalidRequest, Mi
 from ...secret_options import got
 from .answers import failure_of_answer, redirect_error
 from .failures import OddAnswer
-from .shapes import WrongShape, checked, require_sane
+from .shapes import WrongShape, check_shape, require_sane
 from .transport import Answer, Authentication, Host, Hosts, Transport
 
 
@@ -177,7 +177,7 @@ def _data(answer: Answer, method: str, path: str, sent: Mapping[str, t.Any], whe
     try:
         data = json.loads(body)["data"]
         if method == "GET" or path == LOGIN_PATH:
-            return checked(path, data)
+            return check_shape(path, data)
         require_sane(data)
     except WrongShape as error:
         what = f"the answer is not what Proxmox VE answers there: {error}"

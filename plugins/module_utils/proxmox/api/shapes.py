@@ -283,7 +283,7 @@ _PATHS: dict[str, Kind] = {
 _SHAPES = [(re.compile(path.replace("*", "[^/]+")), kind) for path, kind in _PATHS.items()]
 
 
-def checked(path: str, data: t.Any) -> t.Any:
+def check_shape(path: str, data: t.Any) -> t.Any:
     """Return the answer for a path with its figures as numbers. Raises WrongShape."""
     require_sane(data)
     kind = _kind_of(path)

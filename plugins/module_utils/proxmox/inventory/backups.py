@@ -14,7 +14,7 @@ from ...errors import ApiError
 from ...model import Snapshot, Storage
 from ..api.failures import UNREADABLE
 from ..api.reader import Reader, in_parallel
-from ..api.shapes import WrongShape, checked
+from ..api.shapes import WrongShape, check_shape
 from ..options.drives import is_drive, is_medium, kind_of
 from .rows import Row
 
@@ -93,7 +93,7 @@ def read_archived_config(reader: Reader, node: str, volume: str) -> dict[str, ob
         config["description"] = "\n".join(description)
     restored = {key: value for key, value in config.items() if _is_restored(key, value, mapped)}
     try:
-        numbers: dict[str, object] = checked(f"/nodes/{node}/qemu/0/config", restored)
+        numbers: dict[str, object] = check_shape(f"/nodes/{node}/qemu/0/config", restored)
     except WrongShape as error:
         raise ApiError(f"the config in {volume} cannot be read: {error}") from error
     return numbers

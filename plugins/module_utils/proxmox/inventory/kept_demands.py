@@ -100,7 +100,7 @@ def _demands_of(entry: Mapping[str, t.Any], guest: Guest, grid: Grid) -> Demands
         return None
     if not all(_is_curve(curve, grid.count) for curve in curves.values()):
         return None
-    return {resource: Demand(MEASURED, _shifted(curve, round(age / grid.slot))) for resource, curve in curves.items()}
+    return {resource: Demand(MEASURED, _shift(curve, round(age / grid.slot))) for resource, curve in curves.items()}
 
 
 def _age(entry: t.Any, grid: Grid) -> float | None:
@@ -124,7 +124,7 @@ def _is_number(value: t.Any) -> t.TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < _TOO_MUCH
 
 
-def _shifted(curve: list[float | None], slots: int) -> Curve:
+def _shift(curve: list[float | None], slots: int) -> Curve:
     return (*curve[slots:], *[curve[-1]] * slots)
 
 

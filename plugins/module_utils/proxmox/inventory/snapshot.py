@@ -81,7 +81,7 @@ def read_snapshot(reader: Reader, needs: Needs | None = None) -> Snapshot:
     a reused VMID may show the previous guest's name. C(read_settled) corrects that.
     """
     needs = needs or Needs()
-    return completed(reader, _read(reader, needs)[0], needs)
+    return complete_snapshot(reader, _read(reader, needs)[0], needs)
 
 
 def read_settled(
@@ -94,10 +94,10 @@ def read_settled(
     needs = needs or Needs()
     snapshot, next_id = _read(reader, needs)
     settled = settle(reader, snapshot, known=known, auditor=next_id.auditor, patience=patience)
-    return completed(reader, settled, needs)
+    return complete_snapshot(reader, settled, needs)
 
 
-def completed(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
+def complete_snapshot(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
     """Return a settled snapshot with the subjects in needs read and added."""
     nodes = _nodes_with(reader, snapshot.nodes, needs)
     snapshot = replace(snapshot, nodes=nodes)

@@ -109,11 +109,11 @@ class Comparison:
         guest, stored = self._config(entry, guest)
         config = stored.config
         self._checks.check_birth(entry, guest, config)
-        begun = self._hints.agreed(entry, guest, config)
+        begun = self._hints.agree(entry, guest, config)
         made = config if begun is None else {**config, **begun.addresses}
         cautions: list[str] = []
         if self._addresses is not None:
-            entry, cautions = self._addresses.known(entry, guest, made)
+            entry, cautions = self._addresses.with_current_addresses(entry, guest, made)
         if begun is None:
             entry = _with_own_tags(entry, config)
             changes = self._drift(cluster or self._reader, entry, guest, config)

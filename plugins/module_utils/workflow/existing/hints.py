@@ -43,7 +43,7 @@ class Hints:
         self._attributes = attributes
         self._is_allowed_storage = is_allowed_storage
 
-    def agreed(self, entry: Entry, guest: Guest, config: Mapping[str, t.Any]) -> Unfinished | None:
+    def agree(self, entry: Entry, guest: Guest, config: Mapping[str, t.Any]) -> Unfinished | None:
         """Return what the mark says, as far as the request agrees; None for a VM without a mark.
 
         Raises DriftNotApplicable if it is not known which devices or addresses were chosen for the VM.
@@ -57,7 +57,7 @@ class Hints:
 
             devices = agreed_devices(begun.devices, config, request, entry.label, lambda: self._devices(guest))
         if self._addresses is not None:
-            addresses = self._addresses.agreed(entry, guest, config, begun.addresses)
+            addresses = self._addresses.agree(entry, guest, config, begun.addresses)
         storages = self._storages(begun.storages, config, request, guest.node)
         return replace(begun, storages=storages, devices=devices, addresses=addresses)
 

@@ -16,7 +16,7 @@ from ...engine.scheduling_cycle import Scheduler
 from ...engine.texts import of_one
 from ...model import Disk, Guest, Request, Snapshot
 from ...plans import LIVE, OFFLINE, Mobility, Move
-from ...proxmox.inventory.snapshot import Needs, completed
+from ...proxmox.inventory.snapshot import Needs, complete_snapshot
 from ...proxmox.moves.demands import demands_of
 from ...proxmox.moves.mobility_ha import Surroundings, against_ha
 from ...proxmox.moves.mover import stale
@@ -138,7 +138,9 @@ class MoveGate:
             snapshot = self._access.read(patience=0.0)
         # The guest may have joined a rule since the plan was made.
         managed = any(guest.ha_managed for guest in snapshot.guests if guest.vmid in move.vmids)
-        snapshot = completed(self._access.reader, snapshot, Needs(ha_rules=managed, ha_resources="where it matters"))
+        snapshot = complete_snapshot(
+            self._access.reader, snapshot, Needs(ha_rules=managed, ha_resources="where it matters")
+        )
         if any(reservation.source and reservation.forsaken for reservation in reservations):
             # The task of a killed controller goes on, and may ask the HA manager for the move late.
             snapshot = replace(snapshot, migrating=migrating(self._access.reader))
@@ -179,8 +181,7 @@ class MoveGate:
             state.restore(replace(each, node=move.target))
 
     def _request(self, guest: Guest, snapshot: Snapshot) -> Request:
-        """Return the request by which the filters evaluate a guest, without affinity to others, which may move later.
-        """
+        """Return the request that filters evaluate for a guest: without affinity to others, which may move later."""
         request = guest_part(guest, Mobility(), self._profile.policy, snapshot.ha_rules).request
         return replace(request, affinity=tuple(term for term in request.affinity if not term.together))
 

@@ -19,7 +19,7 @@ from ...engine.profiles import Profile
 from ...engine.texts import first, join_words
 from ...errors import CollectionError, InvalidRequest
 from ...plans import Bounds, Goals, Move
-from ...proxmox.inventory.snapshot import completed
+from ...proxmox.inventory.snapshot import complete_snapshot
 from ...proxmox.moves.mobility_ha import Surroundings
 from ...proxmox.moves.mobility_rules import Permitted, presume
 from ...proxmox.moves.mover import label
@@ -183,7 +183,7 @@ class RoomMaker:
     def _look(self, placement: Placement, jobs: Sequence[Job]) -> Sight:
         """Return the cluster without the decisions about the jobs; the goal is to place them, unless all fit by now."""
         state = placement.without_decisions(decisions_of(jobs))
-        snapshot = completed(self._access.reader, state.snapshot, needs_of_moves(state.snapshot))
+        snapshot = complete_snapshot(self._access.reader, state.snapshot, needs_of_moves(state.snapshot))
         busy, goals = busy_guests(placement.seen.counted, ()), _goals(jobs)
         return Sight(ClusterState(snapshot), goals, busy, cautions=ha_cautions(self._access.reader, snapshot, goals))
 

@@ -16,7 +16,7 @@ from ...engine.cache import ClusterState
 from ...model import Snapshot
 from ...plans import Goals
 from ...proxmox.inventory.freshness import is_moved_by_ha
-from ...proxmox.inventory.snapshot import Needs, completed
+from ...proxmox.inventory.snapshot import Needs, complete_snapshot
 from ...proxmox.tasks import migrating
 from ...reservations.records import Reservation
 from ..access import Access
@@ -60,13 +60,13 @@ def live_look(access: Access, goals_of: Callable[[Snapshot], Goals], view: View 
         reservations = access.of_others(access.ledger.reservations(access.identity()))
         snapshot = access.read()
         needs = replace(needs_of_moves(snapshot), maintenance=True, bridges=False)
-        snapshot = completed(access.reader, snapshot, needs)
+        snapshot = complete_snapshot(access.reader, snapshot, needs)
         counted = count_reservations(snapshot, reservations, is_another=access.is_another)
         goals = goals_of(counted.snapshot)
         cautions = ha_cautions(access.reader, counted.snapshot, goals)
         if _may_move(goals, counted.snapshot):
             # One request for each node.
-            counted = replace(counted, snapshot=completed(access.reader, counted.snapshot, Needs(bridges=True)))
+            counted = replace(counted, snapshot=complete_snapshot(access.reader, counted.snapshot, Needs(bridges=True)))
         # Of a guest that has left a node to be drained nothing is left to do there.
         under_way = [guest for guest in counted.under_way if guest.node not in goals.drain]
         state = cluster_state(with_moves(view(counted.snapshot), under_way), counted.stand_ins)

@@ -16,7 +16,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plug
     WITHOUT_LABEL,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.topology_spread import (
-    normalized as to_hundred,
+    normalize_counts as to_hundred,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
