@@ -110,6 +110,22 @@ def test_consolidation__leaves_no_node_too_busy(cluster: SimulatedCluster, contr
 
 
 @both_versions
+def test_guest_that_has_just_come__counts_in_the_next_run(cluster: SimulatedCluster, controller: Controller) -> None:
+    cluster.set_guest(101, load=IDLE)
+    cluster.set_guest(201, load=BUSY)
+    options = {"goals": ["consolidate"], "plugin_config": LIMIT, "max_moves": 1, "cooldown": 0}
+
+    first = controller.run("cluster_rebalance", **options)
+    cluster.advance(60)
+    second = controller.run("cluster_rebalance", **options)
+
+    # A third busy guest would take pve1 to more than 100 %, of which its statistics show 38 %.
+    assert [move["to"] for move in first["moves"]] == ["pve1"]
+    assert second["moves"] == []
+    assert len(on(cluster, "pve1")) == 3
+
+
+@both_versions
 def test_room__is_made_on_nodes_that_are_not_too_busy(cluster: SimulatedCluster, controller: Controller) -> None:
     cluster.set_node("pve2", load={"cpu": [0.7], "memory": [0.1]})
     asked = {"name": "big", "cores": 1, "memory": 60000, "node": "pve1", "demand": {"cpu": 0.1, "memory": 1000}}
