@@ -198,11 +198,14 @@ def guest_of(reservation: Reservation) -> Guest:
 
 def _stand_in(reservation: Reservation, shown: Guest | None) -> Guest:
     """Return the guest that a pending reservation stands in for. The node and the HA state of a VM that was created are
-    shown at once. Sizes that differ may be newer or older than the reservation: the larger ones count.
+    shown at once. Sizes that differ may be newer or older than the reservation: the larger ones count. Those of a row
+    without a name are placeholders.
     """
     guest = guest_of(reservation)
     if shown is None or reservation.phase != "created":
         return guest
+    if shown.name is None:
+        return replace(guest, node=shown.node, ha_managed=shown.ha_managed, ha_state=shown.ha_state)
     return replace(
         guest,
         node=shown.node,

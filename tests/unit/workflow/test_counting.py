@@ -118,6 +118,12 @@ def test_row_that_may_be_late__is_not_believed_when_it_disagrees(shown: Guest, w
     assert outcome(counted(shown, mine(), **why)) == "stands in"
 
 
+@pytest.mark.parametrize(("name", "expected"), [(None, 1), ("web-1", 2)])
+def test_row_without_a_name__has_placeholders_for_sizes(name: str | None, expected: int) -> None:
+    (stand_in,) = counted(web(name=name, gib=2, cores=expected), mine(), known=name is not None).stand_ins
+    assert (stand_in.memory, stand_in.cores) == (expected * GIB, expected)
+
+
 def test_row_that_may_be_late__is_believed_when_it_agrees() -> None:
     assert outcome(counted(web(), mine(), online=False)) == "not counted"
 
