@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ..model import Guest, Node
 from .guest_index import GuestsByNode
@@ -25,15 +25,15 @@ class DomainCounts:
         """nodes make up the domains. Selected guests on other nodes are not counted."""
         self.key = key
         self._counts: dict[str, int] = {}
-        self._first: dict[str, Guest] = {}
+        self._held: dict[str, Mapping[int, Guest]] = {}
         for node in nodes:
             domain = label(node, key)
             if domain is None:
                 continue
             there = selected.get(node.name)
             self._counts[domain] = self._counts.get(domain, 0) + (len(there) if there else 0)
-            if there and domain not in self._first:
-                self._first[domain] = next(iter(there.values()))
+            if there:
+                self._held.setdefault(domain, there)
         self.total, self.lowest = sum(self._counts.values()), min(self._counts.values(), default=0)
 
     def __len__(self) -> int:
@@ -46,5 +46,6 @@ class DomainCounts:
         return 0 if domain is None else self._counts.get(domain, 0)
 
     def first(self, node: Node) -> Guest:
-        """One of the counted guests in the node's domain. There must be one."""
-        return self._first[label(node, self.key) or ""]
+        """One of the counted guests in the node's domain, whatever their order. There must be one."""
+        held = self._held[label(node, self.key) or ""]
+        return held[min(held)]

@@ -132,6 +132,16 @@ def test_order_of_the_snapshot__never_matters(snapshot: Snapshot, wanted: list[R
     assert [told(outcome) for outcome in one] == [told(outcome) for outcome in two]
 
 
+def test_vm_in_the_way__is_the_same_one_in_whatever_order_the_guests_come() -> None:
+    guests = [guest(101, "pve1", name="web-2"), guest(100, "pve1", name="web-1")]
+    apart = (AffinityTerm(False, Selector(name="web-.*")),)
+    messages = {
+        scheduler(cluster([node("pve1")], some)).schedule(vm("web-3", affinity=apart)).verdicts()[0].reason
+        for some in (guests, guests[::-1])
+    }
+    assert messages == {"held VMs that the VM must be apart from (web-1)"}
+
+
 def test_equal_scores__go_to_the_name_that_sorts_first() -> None:
     state = cluster([node("pve3"), node("pve1"), node("pve2")])
     decisions = [scheduler(state).schedule(vm(f"vm-{number}")).decision for number in range(3)]
