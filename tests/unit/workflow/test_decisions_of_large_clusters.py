@@ -44,4 +44,4 @@ def test_decision__reports_all_nodes_on_request() -> None:
 @pytest.mark.parametrize(("nodes", "summed_up"), [(50, False), (60, True)])
 def test_explain__sums_up_the_rejections_of_nodes_that_are_not_reported(nodes: int, summed_up: bool) -> None:
     lines = "\n".join(explain([{"name": "web", "decision": decision_result(decided(nodes))}]))
-    assert ("20 node(s) (n000, n003, n006, n009, n012, ...)  rejected by NodeReady" in lines) is summed_up
+    assert ("20 node(s) (n000, n003, n006, n009, n012, ...)  rejected by node state" in lines) is summed_up
