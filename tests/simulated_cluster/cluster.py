@@ -62,6 +62,7 @@ class Timing:
     lrm_seconds: float = 3.0
     maintenance_seconds: float = 12.0
     offline_seconds: float = 8.0
+    expires_seconds: float = 300.0
     fence_after_seconds: float = 60.0
     fence_seconds: float = 60.0
     node_down_seconds: float = 3.0

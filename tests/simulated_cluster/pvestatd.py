@@ -19,7 +19,6 @@ from .model import Guest, Node
 if TYPE_CHECKING:
     from .cluster import Cluster
 
-EXPIRES_SECONDS = 300
 WORKERS = 3
 
 
@@ -157,7 +156,7 @@ class Statistics:
         """True when a dead node's last figures are too old to be shown."""
         if node.offline_since is None:
             return False
-        return self._cluster.clock.now() - node.offline_since >= EXPIRES_SECONDS
+        return self._cluster.clock.now() - node.offline_since >= self._cluster.timing.expires_seconds
 
     def guest_row(self, guest: Guest, view: View, whole: bool = True) -> dict[str, Any]:
         """The guest's row; ``whole`` adds what pools leave out: lock, tags, pool and HA state."""
