@@ -29,6 +29,7 @@ import yaml
 from law.in_force import rules_in_force
 from law.law import broken
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.demand import MEASURED, Demand
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch_cycle import schedule_all
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
@@ -100,8 +101,9 @@ def _node(name: str, body: Scenario) -> Node:
     sizes = {key: int(body[key] * GIB) for key in ("memory_used",) if key in body}
     sizes["memory"] = int(body.get("memory", 64) * GIB)
     has = dict.fromkeys(body.get("lacks", {}).items(), False)
-    plain = {key: value for key, value in body.items() if key != "lacks"}
-    return Node(name, **{"cores": 16, **plain, **sets, **sizes, "has": has})
+    demand = {resource: Demand(MEASURED, (value,)) for resource, value in body.get("uses", {}).items()}
+    plain = {key: value for key, value in body.items() if key not in ("lacks", "uses")}
+    return Node(name, **{"cores": 16, **plain, **sets, **sizes, "has": has, "demand": demand})
 
 
 def _guest(body: Scenario) -> Guest:
