@@ -147,7 +147,7 @@ attributes:
       - Shows the node of each guest that moves.
 """
 
-    STAYS = (
+    STAYS: str = (
         r"""
 options:
   stays:
@@ -163,7 +163,7 @@ options:
         + _SELECTION
     )
 
-    GUESTS = (
+    GUESTS: str = (
         r"""
 options:
   guests:
@@ -190,7 +190,7 @@ options:
         + _SELECTION
     )
 
-    ORDER = (
+    ORDER: str = (
         r"""
 options:
   order:

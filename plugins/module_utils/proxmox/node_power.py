@@ -13,6 +13,7 @@ from .inventory.rows import Row
 
 ARMED, STANDBY, DISARMED = "armed", "standby", "disarmed"
 
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """A node of the cluster. answers: whether it is the one that answers requests."""
