@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Mapping
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.filter.moves import GIB, size_of
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import join_words
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables import EMPTY, table, width_for, wrap
 
 STEP = ("ID", "NODE", "MOVES", "GIB", "BACK", "VOTES", "NOT MOVED", "NOTES")
 
 
 def tour_table(result: Mapping[str, t.Any], width: int | None = None, options_in: str | None = None) -> list[str]:
-    """Return a sentence, a row per node, a line per node that is not maintained, and a line per reason of a refusal.
+    """Return a sentence, a row per turn, a line per node that is not maintained, and a line per reason of a refusal.
 
     options_in is the variable in which a role takes the options that cures name.
 
@@ -57,17 +58,22 @@ def fates_of(step: Mapping[str, t.Any], names: Mapping[str, str]) -> list[str]:
     return [f"{names.get(str(vmid)) or 'guest'} ({vmid}) {what}" for vmid, what in kept]
 
 
+def nodes_of(step: Mapping[str, t.Any]) -> list[str]:
+    """Return the nodes of a turn."""
+    return [step["node"], *step.get("beside", ())]
+
+
 def notes_of(step: Mapping[str, t.Any]) -> list[str]:
-    """Return why the node needs maintenance, and what could not be absorbed meanwhile."""
+    """Return why the nodes of a turn need maintenance, and what could not be absorbed meanwhile."""
     return [*step["needs"], *([f"meanwhile, {step['stranded']}"] if step["stranded"] else [])]
 
 
 def _row(number: int, step: Mapping[str, t.Any], names: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the cells of a node's maintenance in the table."""
+    """Return the cells of a turn in the table."""
     votes = f"{step['votes']} (needs {step['votes_needed']})" if step["votes_needed"] else EMPTY
     return (
         str(number),
-        step["node"],
+        join_words(nodes_of(step)),
         str(count_guests(step["moves"])),
         f"{sum(map(size_of, step['moves'])) / GIB:.1f}",
         str(count_guests(step["back"])) if step["back"] else EMPTY,

@@ -1,11 +1,11 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plain data of tours: the maintenance of several nodes, one after the other, as one plan."""
+"""The plain data of tours: the maintenance of several nodes, one turn after the other, as one plan."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from .plans import Plan, Stuck
@@ -26,6 +26,8 @@ class TourGoals:
         returning: the guests that left nodes of the tour before and return with homes, by node.
         stays: the guests that are not moved, by VMID, with what becomes of them.
         if_stuck: the same for guests that stay only if they cannot be moved.
+        parallel: the most nodes that are maintained in one turn.
+        may_be_away: whether these nodes may be away at once, as far as it does not depend on their guests.
     """
 
     nodes: tuple[str, ...]
@@ -35,14 +37,18 @@ class TourGoals:
     returning: Mapping[str, frozenset[int]] = field(default_factory=dict)
     stays: Mapping[int, str] = field(default_factory=dict)
     if_stuck: Mapping[int, str] = field(default_factory=dict)
+    parallel: int = 1
+    may_be_away: Callable[[frozenset[str]], bool] = lambda _names: True
 
 
 @dataclass(frozen=True, slots=True)
 class TourStep:
-    """The maintenance of one node.
+    """One turn: the maintenance of a node, or of several at once.
 
     Attributes:
-        out: the plan that empties the node.
+        node: the node, or the first of them.
+        beside: the other nodes.
+        out: the plan that empties them.
         prefer: the nodes to which its guests go first.
         shut_down, stay: the guests that are not moved, by VMID: those that are shut down, and those that stay.
         back: the plan that brings its guests back; None if they do not return.
@@ -57,6 +63,11 @@ class TourStep:
     stay: tuple[int, ...] = ()
     back: Plan | None = None
     stranded: str = ""
+    beside: tuple[str, ...] = ()
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return (self.node, *self.beside)
 
     @property
     def moves(self) -> int:
@@ -70,7 +81,7 @@ class Tour:
     """How to maintain the nodes.
 
     Attributes:
-        steps: the maintenance of each node, in order; none if some node cannot be maintained.
+        steps: the turns, in order; none if some node cannot be maintained.
         stuck: the guests because of which the tour is not possible, with the reason and the remedy.
     """
 

@@ -25,8 +25,8 @@ author:
 options:
   name:
     description:
-      - The nodes. With O(state=planned), all nodes of the cluster by default. With V(begun), V(entered), V(prepared),
-        V(left) and V(finished), exactly one.
+      - The nodes. With O(state=planned), all nodes of the cluster by default. With V(begun), V(entered), V(prepared)
+        and V(left), exactly one. With V(finished), one or more.
     type: list
     elements: str
     default: []
@@ -109,6 +109,16 @@ options:
     description: For how many hours a node that was maintained counts as done, if the tour did not end.
     type: float
     default: 12.0
+  parallel_nodes:
+    description:
+      - The most nodes that share a turn of the tour, and are away at once. A step of the tour then has further nodes in
+        C(beside).
+      - Nodes share a turn only if one plan empties all of them, with room for their guests and within all rules, and if
+        the votes of all others are enough. Otherwise, a turn has fewer nodes. No guest is shut down because nodes share
+        a turn. Nodes whose maintenance an earlier run has begun share it only with each other.
+      - Of the nodes on which Ceph is installed, at most one is in a turn.
+    type: int
+    default: 1
   shut_down:
     description: The VMIDs of the guests to shut down, for O(state=prepared).
     type: list

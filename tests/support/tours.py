@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from law.law import InForce
@@ -137,12 +137,12 @@ def sail(case: Case, tour: Tour, chance: random.Random, in_force: InForce | None
     """Carry out a tour in memory. Every move must be lawful, and every node hold only what may stay."""
     result = Sailed(case.snapshot)
     for step in tour.steps:
-        _mark(result, step.node, drained=True)
+        _mark(result, step.nodes, drained=True)
         _walk(result, step.out, chance, in_force)
-        left = {guest.vmid for guest in result.snapshot.guests if guest.node == step.node}
+        left = {guest.vmid for guest in result.snapshot.guests if guest.node in step.nodes}
         if left - {*step.shut_down, *step.stay}:
-            result.broken.append(f"{step.node} still has {sorted(left)} during its maintenance")
-        _mark(result, step.node, drained=False)
+            result.broken.append(f"{', '.join(step.nodes)} still have {sorted(left)} during their maintenance")
+        _mark(result, step.nodes, drained=False)
         if step.back is not None:
             _walk(result, step.back, chance, in_force)
     return result
@@ -154,6 +154,6 @@ def _walk(result: Sailed, plan: Plan, chance: random.Random, in_force: InForce |
     result.broken += found.broken
 
 
-def _mark(result: Sailed, name: str, *, drained: bool) -> None:
-    nodes = (replace(node, drained=drained) if node.name == name else node for node in result.snapshot.nodes)
+def _mark(result: Sailed, names: Collection[str], *, drained: bool) -> None:
+    nodes = (replace(node, drained=drained) if node.name in names else node for node in result.snapshot.nodes)
     result.snapshot = replace(result.snapshot, nodes=tuple(nodes))

@@ -9,7 +9,8 @@ import typing as t
 from collections.abc import Collection, Mapping
 
 from ..errors import ApiError
-from .api.reader import Reader
+from .api.failures import UNREADABLE
+from .api.reader import Reader, in_parallel
 from .api.session import Session
 from .inventory.rows import Row
 
@@ -57,6 +58,19 @@ def pools_that_stop(reader: Reader, node: str, away: int) -> list[str]:
         for row in rows
         if int(row.get("size") or 0) - away < int(row.get("min_size") or 0)
     ]
+
+
+def nodes_with_ceph(reader: Reader, nodes: Collection[str]) -> frozenset[str]:
+    """Return those of these nodes on which Ceph is set up, and those that do not tell. One request to each node."""
+
+    def has_ceph(node: str) -> bool:
+        try:
+            reader.get(f"/nodes/{node}/ceph/pool")
+        except UNREADABLE as error:
+            return not (isinstance(error, ApiError) and lacks_ceph(error))
+        return True
+
+    return frozenset(name for name, there in in_parallel(has_ceph, nodes).items() if there)
 
 
 SHUTDOWN_FLAGS = ("noout", "nobackfill", "norecover", "norebalance", "nodown", "pause")

@@ -46,12 +46,13 @@ class Check:
 class Key:
     """One key of a document: the attribute that it holds, and how a value is checked; check may convert it.
 
-    write turns the attribute into what JSON has for it.
+    write turns the attribute into what JSON has for it. A document does not have the key if the attribute is left_out.
     """
 
     attribute: str
     check: Check
     write: Callable[[t.Any], t.Any] = lambda value: value
+    left_out: t.Any = None
 
 
 # --- whole documents --------------------------------------------------------------------------------------------------
@@ -120,11 +121,11 @@ def document_schema(kind: str, keys: Mapping[str, Key]) -> dict[str, t.Any]:
 
 
 def keys_schema(keys: Mapping[str, Key]) -> dict[str, t.Any]:
-    """Return the JSON Schema of a mapping that has exactly these keys."""
+    """Return the JSON Schema of a mapping that has these keys and no others."""
     return {
         "type": "object",
         "properties": {name: dict(key.check.schema) for name, key in keys.items()},
-        "required": list(keys),
+        "required": [name for name, key in keys.items() if key.left_out is None],
         "additionalProperties": False,
     }
 
@@ -215,27 +216,38 @@ def map_of(check: Check, key: Callable[[str], t.Any] = str, keys: str = "texts")
 
 
 def record(kind: type, keys: Mapping[str, Key]) -> Check:
-    """Return a check that makes an object of kind from a mapping that has exactly these keys."""
+    """Return a check that makes an object of kind from a mapping that has these keys and no others."""
 
     def checked(where: str, value: t.Any) -> t.Any:
         if not isinstance(value, Mapping):
             raise wrong(where, value, "a mapping")
-        for name in keys:
-            if name not in value:
+        for name, key in keys.items():
+            if name not in value and key.left_out is None:
                 raise InvalidRequest(f"{where}.{name}: is missing")
         for name in value:
             if name not in keys:
                 raise InvalidRequest(
                     f"{where}.{name}: is not a key of this version; known: {', '.join(keys)}{hint(keys, str(name))}"
                 )
-        return kind(**{key.attribute: key.check(f"{where}.{name}", value[name]) for name, key in keys.items()})
+        found = {key.attribute: key.left_out for name, key in keys.items() if name not in value}
+        there = ((name, key) for name, key in keys.items() if name in value)
+        return kind(**found, **{key.attribute: key.check(f"{where}.{name}", value[name]) for name, key in there})
 
     return Check(checked, keys_schema(keys))
 
 
 def writer_of(keys: Mapping[str, Key]) -> Callable[[t.Any], dict[str, t.Any]]:
     """Return a function that converts an object to a mapping with these keys, as record reads it."""
-    return lambda value: {name: key.write(getattr(value, key.attribute)) for name, key in keys.items()}
+
+    def write(value: t.Any) -> dict[str, t.Any]:
+        attributes = {name: getattr(value, key.attribute) for name, key in keys.items()}
+        return {
+            name: keys[name].write(attribute)
+            for name, attribute in attributes.items()
+            if keys[name].left_out is None or attribute != keys[name].left_out
+        }
+
+    return write
 
 
 def each_written(write: Callable[[t.Any], t.Any]) -> Callable[[t.Any], t.Any]:

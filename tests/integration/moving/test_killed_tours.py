@@ -8,12 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
 from simulated_cluster.build import AUTOMATION_ROLE
 from simulated_cluster.client import SimulatedCluster
-from support.controller import Controller
+from support.controller import Controller, ModuleServer
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.access import Access
 
@@ -50,39 +51,48 @@ class Tour:
         maintained: the nodes whose tasks ran.
     """
 
-    def __init__(self, cluster: SimulatedCluster, controller: Controller, steps: int | None = None) -> None:
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        controller: Controller,
+        steps: int | None = None,
+        options: dict[str, Any] = OPTIONS,
+    ) -> None:
         self.maintained: list[str] = []
         self._cluster = cluster
+        self._options = options
         self._controller = controller
         self._left = steps
 
     def run(self) -> None:
         """Run to the end, or until Killed."""
-        plan = self._step("maintenance_tour", **OPTIONS)
+        plan = self._step("maintenance_tour", **self._options)
         for node in plan["unfinished"]:
-            self._return(node)
+            self._return([node])
         while plan["tour"]["steps"]:
             step = plan["tour"]["steps"][0]
-            node, kept = step["node"], [*step["shut_down"], *step["stay"]]
-            self._step("maintenance_tour", state="begun", name=[node])
+            nodes, kept = [step["node"], *step.get("beside", ())], [*step["shut_down"], *step["stay"]]
+            for node in nodes:
+                self._step("maintenance_tour", state="begun", name=[node])
             stays = [{"vmid": kept}] if kept else []
-            self._step("node_drain", name=[node], prefer=step["prefer"], stays=stays)
-            self._step("maintenance_tour", state="prepared", name=[node], shut_down=step["shut_down"],
-                       may_run=step["stay"], shutdown={"force": True})  # fmt: skip
-            self._maintain(node, set(step["stay"]))
-            self._return(node)
-            plan = self._step("maintenance_tour", **OPTIONS)
+            self._step("node_drain", name=nodes, prefer=step["prefer"], stays=stays)
+            for node in nodes:
+                self._step("maintenance_tour", state="prepared", name=[node], shut_down=step["shut_down"],
+                           may_run=step["stay"], shutdown={"force": True})  # fmt: skip
+            self._maintain(nodes, set(step["stay"]))
+            self._return(nodes)
+            plan = self._step("maintenance_tour", **self._options)
         self._step("maintenance_tour", state="ended")
 
-    def _return(self, node: str) -> None:
-        self._step("node_drain", name=[node], state="active", bring_back=False)
-        self._step("maintenance_tour", state="finished", name=[node])
+    def _return(self, nodes: list[str]) -> None:
+        self._step("node_drain", name=nodes, state="active", bring_back=False)
+        self._step("maintenance_tour", state="finished", name=nodes)
 
-    def _maintain(self, node: str, may_run: set[int]) -> None:
+    def _maintain(self, nodes: list[str], may_run: set[int]) -> None:
         guests = self._cluster.state()["guests"].items()
-        running = {vmid for vmid, guest in guests if guest["node"] == node and guest["status"] == "running"}
+        running = {vmid for vmid, guest in guests if guest["node"] in nodes and guest["status"] == "running"}
         assert running <= may_run, "the tasks for a node ran beside guests that should have left it"
-        self.maintained.append(node)
+        self.maintained += nodes
 
     def _step(self, module: str, **options: Any) -> dict[str, Any]:
         if self._left is not None:
@@ -121,6 +131,37 @@ def test_tour__that_is_killed_one_step_later_each_time_reaches_its_end(
     # A node may be maintained again only if the run was killed before it was done.
     assert steps <= 14
     assert_nothing_is_left(cluster, running)
+
+
+def test_tour_of_two_nodes_at_a_time__that_is_killed_one_step_later_each_time_reaches_its_end(
+    modules: ModuleServer, tmp_path: Path
+) -> None:
+    names = ["pve1", "pve2", "pve3", "pve4"]
+    found = description() | {
+        "nodes": [{"name": name, "cores": 16, "memory": 16384} for name in names],
+        "guests": [{"vmid": 100 + n, "name": f"web-{n}", "node": names[n % 4], "memory": 512, "status": "running",
+                    "disks": {"scsi0": "shared:2"}} for n in range(4)],
+        "qdevice": {"State": "Connected", "Algorithm": "Fifty-Fifty split"},
+    }  # fmt: skip
+    options: dict[str, Any] = {"parallel_nodes": 2}
+    with SimulatedCluster.start(found, time_scale=TIME_SCALE) as cluster:
+        controller = Controller(modules, tmp_path / "controller", cluster.environment())
+        maintained: list[str] = []
+        for steps in count(4):
+            tour = Tour(cluster, controller, steps, options)
+            try:
+                tour.run()
+                break
+            except Killed:
+                continue
+            finally:
+                maintained += tour.maintained
+        state = cluster.state()
+
+    assert set(maintained) == set(names)
+    assert steps <= 20
+    assert state["pools"] == {}
+    assert {guest["status"] for guest in state["guests"].values()} == {"running"}
 
 
 @pytest.mark.parametrize(

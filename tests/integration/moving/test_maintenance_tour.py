@@ -127,6 +127,35 @@ def test_quorum__counts_votes_and_the_qdevice_as_corosync_does(start: Start) -> 
     assert "with the QDevice not connected" in tour(controller)["refused"][0]["why"]
 
 
+def test_nodes_share_a_turn__where_quorum_and_ceph_allow_it(start: Start, tmp_path: Path) -> None:
+    four = {"nodes": [*nodes(), {"name": "pve4", "cores": 16, "memory": 16384, "updates": ["pve-manager"]}]}
+    four["qdevice"] = {"State": "Connected", "Algorithm": "Fifty-Fifty split"}
+    cluster, controller = start(**four)
+    file = str(tmp_path / "tour.json")
+
+    two = tour(controller, parallel_nodes=2, plan_file=file, needed=dict.fromkeys(("pve1", "pve2", "pve3"), "old"),
+               only_if=["updates"])  # fmt: skip
+    one = tour(controller)
+
+    turns = [[step["node"], *step["beside"]] for step in two["tour"]["steps"]]
+    assert list(map(len, turns)) == [2, 2]
+    assert {name for names in turns for name in names} == {*NODES, "pve4"}
+    assert [(step["votes"], step["votes_needed"]) for step in two["tour"]["steps"]] == [(3, 3)] * 2
+    needs = [why for step in two["tour"]["steps"] for why in step["needs"]]
+    assert "pve4: 1 package(s) have updates: pve-manager" in needs
+    assert not any("beside" in step for step in one["tour"]["steps"])
+    assert tour(controller, parallel_nodes=2, apply=file)["tour"]["steps"][0]["node"] == turns[0][0]
+    assert "instead of" in tour(controller, apply=file)["msg"]
+    assert tour(controller, parallel_nodes=0)["msg"].startswith("parallel_nodes: ")
+    assert writes(cluster) == []
+
+    for changes in ({**four, "qdevice": {}}, {**four, **CEPH}):
+        _cluster, controller = start(**changes)
+        alone = tour(controller, parallel_nodes=2)
+        assert not alone.get("failed"), alone["msg"]
+        assert [step.get("beside") for step in alone["tour"]["steps"]] == [None] * 4
+
+
 def test_nodes_without_need__are_not_touched_and_are_named(start: Start) -> None:
     changed = nodes(pve1={"updates": ["pve-manager"]}, pve2={"kernels": ["6.14.11-1-pve"]})
     _cluster, controller = start(nodes=changed)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -239,6 +240,71 @@ def test_ha_maintenance__is_on_during_the_turn_of_a_node_and_off_afterwards(
     state = cluster.state()
     assert (state["pools"], state["nodes"]["pve1"]["maintenance"]) == ({}, False)
     assert state["guests"][100]["status"] == "running"
+
+
+FOUR = {
+    "nodes": [{"name": f"pve{number}", "cores": 8, "memory": 8192} for number in range(1, 5)],
+    "guests": [
+        {"vmid": 100 + n, "name": f"web-{n}", "node": f"pve{n % 4 + 1}", "memory": 512, "status": "running",
+         "disks": {"scsi0": "shared:2"}}
+        for n in range(8)
+    ],
+    "qdevice": {"State": "Connected", "Algorithm": "Fifty-Fifty split"},
+    "ceph": None,
+}  # fmt: skip
+
+REBOOT = """
+import json, ssl, sys, urllib.request
+url, node, log = sys.argv[1:]
+def ask(method, path, body=None):
+    request = urllib.request.Request(url + path, json.dumps(body).encode() if body else None, method=method)
+    return urllib.request.urlopen(request, context=ssl._create_unverified_context()).read()
+ask("PUT", "/sim/nodes/" + node, {"online": False})
+with open(log, "a", encoding="utf-8") as file:
+    print(json.dumps([node, json.loads(ask("GET", "/sim/state"))["data"]]), file=file)
+ask("PUT", "/sim/nodes/" + node, {"online": True})
+"""
+
+
+@pytest.mark.parametrize("cluster", [FOUR], indirect=True)
+def test_two_nodes_at_a_time__are_both_empty_at_their_tasks_and_all_guests_are_back(
+    cluster: SimulatedCluster, play: Play, options: dict[str, Any], tmp_path: Path
+) -> None:
+    before = homes(cluster)
+    argv = [sys.executable, "-c", REBOOT, cluster.url, "{{ rolling_maintenance_node }}", str(tmp_path / "log")]
+    fails = {"name": "Fail once", "ansible.builtin.file": {"path": str(tmp_path / "once"), "state": "file"}}
+    reboot = {"name": "Reboot it", "ansible.builtin.command": {"argv": argv}}
+    (tmp_path / "tasks.yml").write_text(
+        yaml.safe_dump([{**fails, "when": "rolling_maintenance_node == 'pve2'"}, reboot]), encoding="utf-8"
+    )
+    del options["rolling_maintenance_nodes"]
+    options |= {"rolling_maintenance_parallel_nodes": 2, "rolling_maintenance_homes": True,
+                "rolling_maintenance_keep_order": True, "rolling_maintenance_pages": str(tmp_path)}  # fmt: skip
+
+    failed = play("rolling_maintenance", options)
+
+    assert failed.code == 2
+    assert "pve1 and pve2 stay drained" in " ".join(failed.output.split())
+    assert set(cluster.state()["pools"]) == {"drained-node-pve1", "drained-node-pve2", "maintenance-tour"}
+
+    (tmp_path / "once").touch()
+    run = play("rolling_maintenance", options)
+
+    assert run.code == 0, run.output
+    log = [json.loads(line) for line in (tmp_path / "log").read_text(encoding="utf-8").splitlines()]
+    # The tasks for pve1 had run already when those for pve2 failed.
+    assert [node for node, _state in log] == ["pve1", "pve1", "pve2", "pve3", "pve4"]
+    for node, state in log:
+        turn = {"pve1", "pve2"} if node in ("pve1", "pve2") else {"pve3", "pve4"}
+        assert {name for name in turn if f"drained-node-{name}" in state["pools"]} == turn
+        assert {guest["node"] for guest in state["guests"].values()} & turn == set()
+        assert {guest["status"] for guest in state["guests"].values()} == {"running"}
+        assert sum(each["online"] for each in state["nodes"].values()) + 1 >= 3
+    assert (homes(cluster), cluster.state()["pools"]) == (before, {})
+    assert "nodes up to 4 of 4 (pve3 and pve4) are done" in " ".join(run.output.split())
+    page = (tmp_path / "tour.html").read_text(encoding="utf-8")
+    assert "<b>4</b> of 4 nodes done" in page
+    assert "pve3 and pve4" in page
 
 
 def test_nodes_without_need__are_not_touched(

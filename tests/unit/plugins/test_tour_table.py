@@ -41,6 +41,12 @@ def test_table__has_a_row_per_node_and_what_is_not_moved() -> None:
     ]
 
 
+def test_table__has_the_nodes_that_share_a_turn_in_one_row() -> None:
+    tour = {"goal": "maintain pve1 and pve2", "steps": [step("pve1", beside=["pve2"])], "skipped": {}, "unfinished": []}
+
+    assert tour_table(tour, 200)[2] == " 1  pve1 and pve2  0      0.0  2 (needs 2)"
+
+
 def test_table__has_the_reasons_of_a_refusal() -> None:
     refused = [{"node": "pve1", "name": "offline", "why": "it is offline", "cure": "correct that"}]
     tour = {"goal": "maintain pve1", "steps": [], "skipped": {}, "unfinished": []}

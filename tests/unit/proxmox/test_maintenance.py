@@ -9,7 +9,12 @@ import typing as t
 
 import pytest
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.ceph import monitors_lost, pools_that_stop
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import ApiError, PermissionDenied
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.ceph import (
+    monitors_lost,
+    nodes_with_ceph,
+    pools_that_stop,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.moves.tour_record import (
     TourRecord,
     record_of,
@@ -17,6 +22,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.mov
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.node_needs import newer_kernel
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.quorum import Quorum, read_quorum
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.maintenance.obstacles import is_granted
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.maintenance.survey import Survey
 
 MARK = "0123abcd.0123abcd"
 
@@ -92,6 +98,25 @@ def test_ceph__loses_no_majority_of_monitors_and_stops_no_pool() -> None:
     assert pools_that_stop(Answers({"/nodes/pve1/ceph/pool": pools}), "pve1", 1) == [
         "pool two has size 2 and min_size 2"
     ]
+
+
+def test_nodes_that_may_be_away_at_once__leave_a_quorum_and_one_of_them_has_ceph_at_most() -> None:
+    class Nodes(Answers):
+        def get(self, path: str, params: t.Any = None, /, **_more: t.Any) -> t.Any:
+            if path.startswith("/nodes/pve3"):
+                raise ApiError("binary not installed: /usr/bin/ceph-mon")
+            if path.startswith("/nodes/pve2"):
+                raise PermissionDenied("Permission check failed")
+            return []
+
+    with_ceph = nodes_with_ceph(Nodes({}), ["pve1", "pve2", "pve3"])
+    survey = Survey(read_quorum(cluster_of(5)), TourRecord(), with_ceph=with_ceph)
+
+    # A node that does not tell may have Ceph.
+    assert with_ceph == {"pve1", "pve2"}
+    assert survey.may_be_away(frozenset({"pve1", "pve3"}))
+    assert not survey.may_be_away(frozenset({"pve1", "pve2"}))
+    assert not survey.may_be_away(frozenset({"pve3", "pve4", "pve5"}))
 
 
 def test_right__is_held_by_an_entry_for_the_path_or_one_above_that_propagates() -> None:

@@ -6,13 +6,16 @@
 Guests of a node go first to nodes that will not be maintained later, from which they need not move again. So every
 guest moves about once, and only those of the first node twice. The search tries the nodes with the fewest such second
 moves first, and goes back if a later node could then not be emptied.
+
+Several nodes share a turn where one plan empties all of them. Where no tour is found that way, each has its own.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations, islice
 
 from ...model import Guest, Snapshot, Storage
 from ...plans import Bounds, Goals, Mobility, Plan, Stuck
@@ -32,6 +35,12 @@ LEAST_STEPS = 2_000
 EXPLAINED = 4
 """This part of the steps of the search is used again to say what is in the way, if there is no tour."""
 
+GROUPS_TRIED = 4
+"""So many groups of each size are tried for a turn."""
+
+ALONE_SHARE, GROUP_SHARE = 2, 8
+"""A plan takes at most this part of the steps that are left, and less for a group, which others can replace."""
+
 HELD = Mobility(stuck=("it stays, as the task says", "remove it from guests"))
 
 NOTHING = GuestSize(Room(0, 0), "")
@@ -50,7 +59,11 @@ def plan_tour(
 
     The arguments are those of make_plan. Raises InvalidRequest and PluginFailed.
     """
-    return _TourPlanner(profiles, goals, bounds, default_profile, now).tour(_Moment(state.snapshot, mobility))
+    start = _Moment(state.snapshot, mobility)
+    tour = _TourPlanner(profiles, goals, bounds, default_profile, now).tour(start)
+    if tour.steps or goals.parallel == 1:
+        return tour
+    return _TourPlanner(profiles, replace(goals, parallel=1), bounds, default_profile, now).tour(start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +95,14 @@ class _Moment:
         marked = (replace(node, drained=nodes.get(node.name, node.drained)) for node in self.snapshot.nodes)
         return replace(self, snapshot=replace(self.snapshot, nodes=tuple(marked)))
 
-    def without(self, name: str) -> Snapshot:
-        """Return the cluster without a node."""
-        nodes = (replace(node, online=node.online and node.name != name) for node in self.snapshot.nodes)
-        guests = (guest for guest in self.snapshot.guests if guest.node != name)
+    def without(self, names: Collection[str]) -> Snapshot:
+        """Return the cluster without nodes."""
+        nodes = (replace(node, online=node.online and node.name not in names) for node in self.snapshot.nodes)
+        guests = (guest for guest in self.snapshot.guests if guest.node not in names)
         return replace(self.snapshot, nodes=tuple(nodes), guests=tuple(guests))
 
-    def on(self, name: str) -> list[Guest]:
-        return [guest for guest in self.snapshot.guests if guest.node == name]
+    def on(self, *names: str) -> list[Guest]:
+        return [guest for guest in self.snapshot.guests if guest.node in names]
 
 
 def _refill(snapshot: Snapshot, copied: Mapping[tuple[str, str], int]) -> tuple[Storage, ...]:
@@ -139,7 +152,7 @@ class _TourPlanner:
         found = {stuck.vmid: stuck for stuck in held}
         self._left = self._bounds.steps // EXPLAINED
         for name in self._goals.nodes:
-            for stuck in self._step(start, name, self._goals.nodes)[1]:
+            for stuck in self._step(start, (name,), self._goals.nodes)[1]:
                 found.setdefault(stuck.vmid, stuck)
         if not found:
             found = {stuck.vmid: stuck for stuck in self._deepest[1]}
@@ -156,12 +169,12 @@ class _TourPlanner:
             return path
         stuck: list[Stuck] = []
         for step, after in self._candidates(moment, left, stuck):
-            others = [name for name in left if name != step.node]
+            others = [name for name in left if name not in step.nodes]
             found = self._search(after, others, (*path, step))
             if found is not None or self._is_spent:
                 return found
         if stuck and len(path) > self._deepest[0]:
-            before = f"after {', '.join(step.node for step in path)}: " if path else ""
+            before = f"after {', '.join(name for step in path for name in step.nodes)}: " if path else ""
             self._deepest = len(path), tuple(replace(each, why=f"{before}{each.why}") for each in stuck)
         return None
 
@@ -169,14 +182,20 @@ class _TourPlanner:
         self, moment: _Moment, left: Sequence[str], stuck: list[Stuck]
     ) -> Iterable[tuple[TourStep, _Moment]]:
         """Yield the possible next steps, those after which the fewest guests have to move again first. What keeps the
-        other nodes from being next is added to stuck.
+        other nodes from being next is added to stuck. Turns of several nodes come before all others.
         """
+        for names in self._groups(moment, left):
+            if self._is_spent:
+                break
+            turn, _reasons, after = self._try_nodes(moment, names, left)
+            if turn is not None:
+                yield turn, after
         open_now = [node for node in moment.snapshot.nodes if node.name not in left and node.is_open]
         possible: list[tuple[int, int, int, TourStep, _Moment]] = []
         for number, name in enumerate(self._order(moment, left)):
             if self._is_spent and number:
                 break
-            step, reasons, after = self._try_node(moment, name, left)
+            step, reasons, after = self._try_nodes(moment, (name,), left)
             stuck += reasons
             if step is None:
                 continue
@@ -198,68 +217,98 @@ class _TourPlanner:
         count = {name: sum(guest.vmid not in self._goals.stays for guest in moment.on(name)) for name in left}
         return sorted(left, key=lambda name: (count[name], self._goals.nodes.index(name)))
 
-    # --- one node ---
+    def _groups(self, moment: _Moment, left: Sequence[str]) -> Iterator[tuple[str, ...]]:
+        """Yield groups of nodes that may share the next turn, large ones first."""
+        begun = [name for name in left if name in self._goals.first]
+        order = begun or (left if self._goals.keep_order else self._order(moment, left))
+        for size in range(min(self._goals.parallel, len(order)), 1, -1):
+            yield from islice(self._groups_of(size, order), GROUPS_TRIED)
 
-    def _try_node(
-        self, moment: _Moment, name: str, left: Sequence[str]
+    def _groups_of(self, size: int, order: Sequence[str]) -> Iterator[tuple[str, ...]]:
+        """Yield groups of this size, with different pairs to begin with. Nodes that come first in order are taken
+        first; if the order is kept, no others are.
+        """
+        if self._goals.keep_order:
+            order = order[:size]
+        told: set[frozenset[str]] = set()
+        for pair in combinations(order, 2):
+            group = frozenset(pair)
+            for name in order if self._goals.may_be_away(group) else ():
+                if len(group) < size and name not in group and self._goals.may_be_away(group | {name}):
+                    group |= {name}
+            if len(group) == size and self._goals.may_be_away(group) and group not in told:
+                told.add(group)
+                yield tuple(name for name in order if name in group)
+
+    # --- one turn ---
+
+    def _try_nodes(
+        self, moment: _Moment, names: tuple[str, ...], left: Sequence[str]
     ) -> tuple[TourStep | None, tuple[Stuck, ...], _Moment]:
-        step, stuck = self._step(moment, name, left)
+        step, stuck = self._step(moment, names, left)
         if step is None:
             return None, stuck, moment
-        after = moment.after(step.out).with_drained({name: True})
-        step = replace(step, stranded=self._find_stranded(after, name))
-        after = after.with_drained({name: False})
+        after = moment.after(step.out).with_drained(dict.fromkeys(names, True))
+        step = replace(step, stranded=self._find_stranded(after, names))
+        after = after.with_drained(dict.fromkeys(names, False))
         if not self._goals.homes:
             return step, (), after
-        away = {guest.vmid for guest in moment.on(name)} - {*step.shut_down, *step.stay}
-        away |= self._goals.returning.get(name, frozenset())
         there = {guest.vmid for guest in after.snapshot.guests}
-        back = self._plan(after, Goals(undo=dict.fromkeys(sorted(away & there), name)))
+        undo: dict[int, str] = {}
+        for name in names:
+            away = {guest.vmid for guest in moment.on(name)} - {*step.shut_down, *step.stay}
+            away |= self._goals.returning.get(name, frozenset())
+            undo |= dict.fromkeys(sorted(away & there), name)
+        back = self._plan(after, Goals(undo=undo))
         return replace(step, back=back), (), after.after(back)
 
-    def _step(self, moment: _Moment, name: str, left: Sequence[str]) -> tuple[TourStep | None, tuple[Stuck, ...]]:
-        """Return the maintenance of one node now, or the guests that keep it from being emptied."""
-        away = set(left)
+    def _step(
+        self, moment: _Moment, names: tuple[str, ...], left: Sequence[str]
+    ) -> tuple[TourStep | None, tuple[Stuck, ...]]:
+        """Return the maintenance of these nodes now, or the guests that keep them from being emptied."""
+        away, is_group = set(left), len(names) > 1
         prefer = frozenset(node.name for node in moment.snapshot.nodes if node.name not in away and node.is_open)
-        there = {guest.vmid for guest in moment.on(name)}
+        there = {guest.vmid for guest in moment.on(*names)}
         staying = {vmid: what for vmid, what in self._goals.stays.items() if vmid in there}
         staying |= {
             vmid: self._goals.if_stuck[vmid]
             for vmid in there & self._goals.if_stuck.keys()
             if vmid not in staying and moment.mobility.get(vmid, IMMOVABLE).stuck[0]
         }
-        marked = moment.with_drained({name: True})
+        marked, share = moment.with_drained(dict.fromkeys(names, True)), GROUP_SHARE if is_group else ALONE_SHARE
         while True:
-            plan = self._plan(marked, Goals(drain=frozenset({name}), prefer=prefer, stays=frozenset(staying)))
+            plan = self._plan(marked, Goals(drain=frozenset(names), prefer=prefer, stays=frozenset(staying)), share)
             stuck = {each.vmid: each for each in plan.stuck}
             newly = {vmid: self._goals.if_stuck[vmid] for vmid in stuck if vmid in self._goals.if_stuck}
-            if not newly:
+            # That nodes share a turn is no reason to shut down a guest.
+            if is_group or not newly:
                 break
             staying |= newly
             mobility = {**marked.mobility, **dict.fromkeys(newly, HELD)}
             marked = replace(marked, mobility=mobility)
         if stuck:
             return None, tuple(stuck.values())
-        running = {guest.vmid for guest in moment.on(name) if guest.running}
+        running = {guest.vmid for guest in moment.on(*names) if guest.running}
         off = tuple(sorted(vmid for vmid, what in staying.items() if what == SHUT_DOWN and vmid in running))
         stay = tuple(sorted(vmid for vmid, what in staying.items() if what == STAY or vmid not in running))
-        return TourStep(name, plan, prefer, off, stay), ()
+        return TourStep(names[0], plan, prefer, off, stay, beside=names[1:]), ()
 
     @property
     def _is_spent(self) -> bool:
         return self._plans >= self._most or self._left <= 0
 
-    def _plan(self, moment: _Moment, goals: Goals) -> Plan:
-        """Return a plan, with at most half of the steps that are left: the nodes after this one need some, too."""
+    def _plan(self, moment: _Moment, goals: Goals, share: int = ALONE_SHARE) -> Plan:
+        """Return a plan, with at most a share of the steps that are left: the nodes after this one need some, too."""
         self._plans += 1
-        state, bounds = ClusterState(moment.snapshot), replace(self._bounds, steps=max(self._left // 2, LEAST_STEPS))
+        steps = max(self._left // share, LEAST_STEPS)
+        state, bounds = ClusterState(moment.snapshot), replace(self._bounds, steps=steps)
         plan = make_plan(state, self._profiles, goals, moment.mobility, bounds, self._default, self._now)
         self._left -= plan.steps
         return plan
 
-    def _find_stranded(self, moment: _Moment, name: str) -> str:
-        """What the other nodes could not take over if one of them failed while this one is away."""
-        state = ClusterState(moment.without(name))
+    def _find_stranded(self, moment: _Moment, names: Collection[str]) -> str:
+        """What the other nodes could not take over if one of them failed while these are away."""
+        state = ClusterState(moment.without(names))
         policy = self._profiles[self._default].policy
         limits = Limits(
             policy.cpu if "cpu" in policy.enforced else None, policy.memory if "memory" in policy.enforced else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 import typing as t
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from ...engine.texts import join_words
@@ -36,12 +36,11 @@ from .tour_options import (
     ENTERED,
     FINISHED,
     LEFT,
-    OF_ONE_NODE,
     PREPARED,
     RECORDED,
     RELEASED,
     TourOptions,
-    the_node,
+    the_nodes,
 )
 
 
@@ -51,7 +50,8 @@ def carry_out(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[
     Raises GoalsNotReached if a node still has guests that run, and what the API answers.
     """
     options, state = TourOptions.of(params), params["state"]
-    node = the_node(params) if state in OF_ONE_NODE else ""
+    names = the_nodes(params)
+    node = names[0] if names else ""
     stop = Stop()
     session = Session.connect(params, before_write=stop.check)
     try:
@@ -62,8 +62,8 @@ def carry_out(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[
             ENTERED: lambda: keeper.await_maintenance(node, True),
             PREPARED: lambda: keeper.prepare(node, frozenset(params["shut_down"]), frozenset(params["may_run"])),
             LEFT: lambda: keeper.leave(node),
-            FINISHED: lambda: keeper.finish(node),
-            RELEASED: lambda: keeper.release(params["name"]),
+            FINISHED: lambda: keeper.finish(names),
+            RELEASED: lambda: keeper.release(names),
             ENDED: keeper.end,
         }
         if not check_mode:
@@ -172,22 +172,26 @@ class Keeper:
             self.changed = True
         _check_empty(node, read_guests(self._session, node), may_run)
 
-    def finish(self, node: str) -> None:
-        """Start the guests of a node again that were shut down, remove noout, and note that the node is done.
+    def finish(self, nodes: Collection[str]) -> None:
+        """Start the guests of nodes again that were shut down, remove noout, and note that the nodes are done.
 
         Raises GoalsNotReached if guest agents do not answer that answered before.
         """
-        self._start(node)
+        for node in nodes:
+            self._start(node)
         self._unset({NOOUT})
-        vmids = self.record.agents.get(node, frozenset())
-        self._write(self.record.with_done(node, time.time()))
+        record, vmids = self.record, frozenset[int]()
+        for node in nodes:
+            vmids |= record.agents.get(node, frozenset())
+            record = record.with_done(node, time.time())
+        self._write(record)
         if not vmids or self._poller.until(lambda: None if silent(self._session, vmids) else True, self._timeout):
             return
         left = silent(self._session, vmids).items()
         names = join_words([f"{visible(name) or 'guest'} ({vmid})" for vmid, name in left])
         raise GoalsNotReached(
-            f"guest agents do not answer that answered before the maintenance of {node}: {names}; see to these guests,"
-            f" and run again, which goes on with the next node"
+            f"guest agents do not answer that answered before the maintenance of {join_words(list(nodes))}: {names};"
+            f" see to these guests, and run again, which goes on with the next node"
         )
 
     def release(self, nodes: Iterable[str]) -> None:

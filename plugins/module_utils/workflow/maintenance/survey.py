@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ...proxmox.api.reader import in_parallel
-from ...proxmox.ceph import is_set
+from ...proxmox.ceph import is_set, nodes_with_ceph
 from ...proxmox.datacenter import balances_by_itself
 from ...proxmox.moves.tour_record import NOOUT, TourRecord, read_record
 from ...proxmox.node_health import read_health, require_members
@@ -35,6 +35,7 @@ class Survey:
         skipped: the nodes that are not maintained, each with the reason.
         unfinished: nodes that an earlier run has begun, and that need no maintenance any more.
         sets_options: whether the tour changes settings of the whole cluster.
+        with_ceph: the nodes with Ceph, read only if several nodes may be away at once.
     """
 
     quorum: Quorum
@@ -46,6 +47,13 @@ class Survey:
     unfinished: tuple[str, ...] = ()
     obstacles: list[Obstacle] = field(default_factory=list)
     sets_options: bool = False
+    with_ceph: frozenset[str] = frozenset()
+
+    def may_be_away(self, names: frozenset[str]) -> bool:
+        """Whether these nodes may be away at once: the cluster keeps its quorum, and at most one has copies of Ceph's
+        data or a monitor.
+        """
+        return len(self.with_ceph & names) <= 1 and not self.quorum.objection(names)
 
 
 def read_survey(access: Access, names: Iterable[str], options: TourOptions) -> Survey:
@@ -75,6 +83,8 @@ def read_survey(access: Access, names: Iterable[str], options: TourOptions) -> S
         if options.backup_window:
             at = reader.server_time() or now
             survey.obstacles += backup_obstacles(reader, options.backup_window, at, options.accept)
+        if options.parallel_nodes > 1:
+            survey.with_ceph = nodes_with_ceph(reader, survey.due)
         survey.sets_options = balances_by_itself(session) or (options.noout and is_set(session, NOOUT) is False)
     return survey
 

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ...engine.texts import join_words
 from ...plans import Move, NodeCourse
 from ..documents import (
     Key,
@@ -33,15 +34,16 @@ FORMAT = "qemu_scheduler.proxmox tour"
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """The maintenance of one node, as the document has it.
+    """One turn, the maintenance of a node or of several at once, as the document has it.
 
     Attributes:
-        needs: why the node needs maintenance, as far as that was asked.
+        node, beside: the node, and those that are maintained at the same time.
+        needs: why the nodes need maintenance, as far as that was asked.
         out, back: the moves before and after the maintenance.
         loads: what is allocated on nodes before, at the peak of and after the moves.
         shut_down, stay: the VMIDs of guests that are not moved.
         prefer: the nodes to which guests go first.
-        votes, votes_needed: the votes that are left while the node is away, and those that the cluster needs.
+        votes, votes_needed: the votes that are left while the nodes are away, and those that the cluster needs.
         stranded: what could not be absorbed if another node failed meanwhile; empty if every loss could.
     """
 
@@ -56,6 +58,11 @@ class StepPlan:
     votes: int
     votes_needed: int
     stranded: str
+    beside: tuple[str, ...] = ()
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return (self.node, *self.beside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +99,7 @@ STEP = {
     "votes": Key("votes", a_count),
     "votes_needed": Key("votes_needed", a_count),
     "stranded": Key("stranded", a_text),
+    "beside": Key("beside", list_of(a_text), list, left_out=()),
 }
 
 TOUR = {
@@ -126,8 +134,8 @@ def departures_from(approved: TourPlan, now: TourPlan, done: Iterable[str]) -> l
     A node that is done, and a guest that has left a node already, are no departure.
     """
     ended = set(done)
-    steps = [step for step in approved.steps if step.node not in ended]
-    order, planned = [step.node for step in steps], [step.node for step in now.steps]
+    steps = [step for step in approved.steps if not ended.issuperset(step.nodes)]
+    order, planned = [_nodes_of(step, ended) for step in steps], [_nodes_of(step, set()) for step in now.steps]
     if order != planned:
         return [f"the nodes are {_list_names(planned)} instead of {_list_names(order)}"]
     return [text for before, after in zip(steps, now.steps, strict=True) for text in _departures(before, after)]
@@ -141,9 +149,13 @@ def _departures(before: StepPlan, after: StepPlan) -> Iterable[str]:
         elif targets[move.vmid] != move.target:
             yield f"guest {move.vmid} ({move.name}) would go to {move.target} instead of {targets[move.vmid]}"
     for vmid in sorted(set(after.shut_down) - set(before.shut_down)):
-        yield f"guest {vmid} on {after.node} would be shut down, which was not planned"
+        yield f"guest {vmid} on {_nodes_of(after, ())} would be shut down, which was not planned"
     for vmid in sorted(set(after.stay) - {*before.stay, *before.shut_down}):
-        yield f"guest {vmid} would stay on {after.node}, which was not planned"
+        yield f"guest {vmid} would stay on {_nodes_of(after, ())}, which was not planned"
+
+
+def _nodes_of(step: StepPlan, ended: Collection[str]) -> str:
+    return join_words([name for name in step.nodes if name not in ended])
 
 
 def _list_names(names: Sequence[str]) -> str:

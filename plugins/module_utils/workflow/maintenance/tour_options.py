@@ -22,7 +22,7 @@ PLANNED, BEGUN, ENTERED, PREPARED, LEFT, FINISHED, RELEASED, ENDED, RECORDED = (
     "planned", "begun", "entered", "prepared", "left", "finished", "released", "ended", "recorded",
 )  # fmt: skip
 STATES = (PLANNED, BEGUN, ENTERED, PREPARED, LEFT, FINISHED, RELEASED, ENDED, RECORDED)
-OF_ONE_NODE = (BEGUN, ENTERED, PREPARED, LEFT, FINISHED)
+OF_ONE_NODE = (BEGUN, ENTERED, PREPARED, LEFT)
 
 NEEDED = "the task says that it needs maintenance"
 
@@ -52,7 +52,8 @@ class TourOptions:
     noout: whether a flag keeps Ceph from replacing copies meanwhile. ha_maintenance: whether each node is in HA
     maintenance meanwhile. agents: whether guest agents that answered before must do so again. backup_window: for how
     many hours from now on no backup job may begin. resume: for how many hours a node that was
-    maintained counts as done. seconds, force: how long a guest may take to shut down, and whether it is stopped then.
+    maintained counts as done. parallel_nodes: the most nodes that are maintained at once. seconds, force: how long a
+    guest may take to shut down, and whether it is stopped then.
     """
 
     keep_order: bool
@@ -67,6 +68,7 @@ class TourOptions:
     agents: bool
     backup_window: float
     resume: float
+    parallel_nodes: int
     seconds: int | None
     force: bool
 
@@ -74,6 +76,7 @@ class TourOptions:
     def of(cls, params: Mapping[str, t.Any]) -> TourOptions:
         """Raises InvalidRequest."""
         check_range("resume", params["resume"], 0)
+        check_range("parallel_nodes", params["parallel_nodes"], 1)
         check_range("backup_window", params["backup_window"], 0)
         seconds, force = params["shutdown"].get("timeout"), bool(params["shutdown"].get("force"))
         if seconds is not None:
@@ -91,6 +94,7 @@ class TourOptions:
             agents=params["agents"],
             backup_window=params["backup_window"],
             resume=params["resume"],
+            parallel_nodes=params["parallel_nodes"],
             seconds=seconds,
             force=force,
         )
@@ -129,12 +133,14 @@ def _choice(where: str, body: Mapping[str, t.Any]) -> Choice:
     return Choice(guests, body["action"], immovable)
 
 
-def the_node(params: Mapping[str, t.Any]) -> str:
-    """Return the node of a task that concerns one. Raises InvalidRequest."""
-    names: list[str] = params["name"]
-    if len(names) != 1:
-        raise InvalidRequest(f"name: {len(names)} nodes are given, expected one for state={params['state']}")
-    return names[0]
+def the_nodes(params: Mapping[str, t.Any]) -> list[str]:
+    """Return the nodes of a task. Raises InvalidRequest if it concerns one, and has not exactly one."""
+    names, state = list(dict.fromkeys(params["name"])), params["state"]
+    if state in OF_ONE_NODE and len(names) != 1:
+        raise InvalidRequest(f"name: {len(names)} nodes are given, expected one for state={state}")
+    if state == FINISHED and not names:
+        raise InvalidRequest(f"name: 0 nodes are given, expected one or more for state={state}")
+    return names
 
 
 def tour_argument_spec() -> Spec:
@@ -154,6 +160,7 @@ def tour_argument_spec() -> Spec:
         "agents": {"type": "bool", "default": False},
         "backup_window": {"type": "float", "default": 0.0},
         "resume": {"type": "float", "default": 12.0},
+        "parallel_nodes": {"type": "int", "default": 1},
         "shut_down": {"type": "list", "elements": "int", "default": []},
         "may_run": {"type": "list", "elements": "int", "default": []},
         "shutdown": {

@@ -91,7 +91,8 @@ def plan_maintenance(params: Mapping[str, t.Any], *, check_mode: bool, warn: Cal
         write_json("plan_file", moves.plan_file, document)
     for step in plan.steps:
         if step.stranded:
-            warn(f"while {step.node} is away, {step.stranded}")
+            away = "is away" if len(step.nodes) == 1 else "are away"
+            warn(f"while {join_words(step.nodes)} {away}, {step.stranded}")
     return result
 
 
@@ -122,6 +123,8 @@ def _goals_of(access: Access, sight: Sight, survey: Survey, options: TourOptions
         # What an earlier run has shut down for the maintenance of its node stays there until it is started again.
         stays={**stays, **dict.fromkeys(off, STAY)},
         if_stuck=if_stuck,
+        parallel=options.parallel_nodes,
+        may_be_away=survey.may_be_away,
     )
 
 
@@ -215,17 +218,25 @@ def _step_of(step: TourStep, survey: Survey) -> StepPlan:
         loads[name] = loads.get(name, course).then(course)
     return StepPlan(
         node=step.node,
-        needs=tuple(survey.needs.get(step.node, ())),
+        needs=tuple(_needs_of(step, survey)),
         out=step.out.moves,
         back=step.back.moves if step.back is not None else (),
         loads=loads,
         shut_down=step.shut_down,
         stay=step.stay,
         prefer=tuple(sorted(step.prefer)),
-        votes=survey.quorum.left_without({step.node}),
+        votes=survey.quorum.left_without(step.nodes),
         votes_needed=survey.quorum.needed if survey.quorum.votes else 0,
         stranded=step.stranded,
+        beside=step.beside,
     )
+
+
+def _needs_of(step: TourStep, survey: Survey) -> Iterator[str]:
+    """Yield why the nodes of a turn need maintenance; if there are several, with the name of each."""
+    for name in step.nodes:
+        for why in survey.needs.get(name, ()):
+            yield f"{name}: {why}" if step.beside else why
 
 
 def _premises(tour: Tour, snapshot: Snapshot, identities: Mapping[int, Identity]) -> Premises:

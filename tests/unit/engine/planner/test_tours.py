@@ -19,7 +19,7 @@ from support.tours import PINNED, Case, case_of, has_lawful_tour, sail
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.planner import tour as code
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.planner.tour import plan_tour
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Guest, Storage
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Guest, HARule, Storage
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Bounds, LocalDisk, Mobility
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.tours import SHUT_DOWN, STAY, Tour, TourGoals
 
@@ -48,13 +48,15 @@ def three_nodes(*guests: Guest) -> ClusterState:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_tour__ends_with_every_node_done_or_is_refused_for_a_reason_that_the_law_confirms(seed: int) -> None:
     case = case_of(seed)
+    case = replace(case, goals=replace(case.goals, parallel=1 + seed % 3))
 
     tour = plan_tour(ClusterState(case.snapshot), PROFILES, case.goals, case.mobility, Bounds(steps=30_000))
 
     if tour.feasible:
         found = sail(case, tour, random.Random(seed), IN_FORCE)
         assert found.broken == []
-        assert sorted(step.node for step in tour.steps) == sorted(case.goals.nodes)
+        assert sorted(name for step in tour.steps for name in step.nodes) == sorted(case.goals.nodes)
+        assert all(len(step.nodes) <= case.goals.parallel for step in tour.steps)
         for step in tour.steps:
             for name, course in step.out.nodes.items():
                 assert course.peak.memory <= course.allocatable.memory, name
@@ -115,6 +117,85 @@ def test_order__changes_where_the_cheapest_one_leads_nowhere() -> None:
 
     assert tour.feasible
     assert sail(Case(state.snapshot, {}, THREE), tour, random.Random(0), IN_FORCE).broken == []
+
+
+# --- several nodes in a turn ---
+
+
+def four_nodes(*guests: Guest, memory: int = 8) -> ClusterState:
+    return cluster([node(name, 8, memory) for name in "abcd"], guests)
+
+
+FOUR = TourGoals(("a", "b", "c", "d"), parallel=2)
+
+
+def turns(tour: Tour) -> list[tuple[str, ...]]:
+    return [step.nodes for step in tour.steps]
+
+
+def test_turn__has_as_many_nodes_as_it_may_all_empty_at_once() -> None:
+    state = four_nodes(*(guest(100 + number, name, 1, 1) for number, name in enumerate("aabbccdd")))
+
+    tour = planned(state, FOUR)
+
+    assert turns(tour) == [("a", "b"), ("c", "d")]
+    assert sail(Case(state.snapshot, {}, FOUR), tour, random.Random(0), IN_FORCE).broken == []
+    # Those of a and b come back to the nodes that are done, and need not move again.
+    assert [{target for _vmid, _source, target in found} for found in moves(tour)] == [{"c", "d"}, {"a", "b"}]
+    assert set(map(len, turns(planned(state, replace(FOUR, parallel=1))))) == {1}
+    assert turns(planned(state, replace(FOUR, parallel=3))) == [("a", "b", "c"), ("d",)]
+    homes = planned(state, replace(FOUR, homes=True))
+    ended = sail(Case(state.snapshot, {}, FOUR), homes, random.Random(0), IN_FORCE)
+    assert (turns(homes), ended.broken) == ([("a", "b"), ("c", "d")], [])
+    assert {each.vmid: each.node for each in ended.snapshot.guests} == {each.vmid: each.node for each in state}
+
+
+def test_turn__has_fewer_nodes_where_they_must_not_be_away_at_once() -> None:
+    state, with_ceph = four_nodes(guest(100, "a")), {"a", "b", "c"}
+
+    alone = planned(state, replace(FOUR, may_be_away=lambda names: len(names) == 1))
+    mixed = planned(state, replace(FOUR, may_be_away=lambda names: len(with_ceph & names) <= 1))
+
+    assert sorted(turns(alone)) == [("a",), ("b",), ("c",), ("d",)]
+    assert sorted(map(len, turns(mixed))) == [1, 1, 2]
+    assert all(len(with_ceph & set(names)) <= 1 for names in turns(mixed))
+
+
+def test_turn__has_fewer_nodes_where_guests_find_no_room_or_rules_forbid_it() -> None:
+    # Three of four nodes are just enough for all guests.
+    full = four_nodes(*(guest(100 + number, name, 1, 2) for number, name in enumerate("aaabbbcccddd")), memory=9)
+    apart = HARule("apart", "resource-affinity", frozenset({100, 101, 102}), positive=False)
+    ruled = four_nodes(guest(100, "a"), guest(101, "b"), guest(102, "c"))
+    ruled = ClusterState(replace(ruled.snapshot, ha_rules=(apart,)))
+
+    assert sorted(turns(planned(full, FOUR))) == [("a",), ("b",), ("c",), ("d",)]
+    for names in turns(planned(ruled, FOUR)):
+        assert len(names) == 1 or len(set(names) & {"a", "b", "c"}) <= 2
+    assert planned(ruled, FOUR).feasible
+    # With room for the loss of one more node at any time, a turn of two would leave one too few.
+    n_plus_one = profile({"filters": {"FailoverHeadroom": {"enable": True}}})
+    state = four_nodes(*(guest(100 + number, name, 1, 3) for number, name in enumerate("abcd")))
+    movable = {each.vmid: Mobility(cost=each.memory) for each in state}
+    careful = plan_tour(state, {"balanced": n_plus_one}, FOUR, movable)
+    assert set(map(len, turns(planned(state, FOUR)))) == {2}
+    assert careful.feasible
+    assert set(map(len, turns(careful))) == {1}
+
+
+def test_turn__is_no_reason_to_shut_down_a_guest() -> None:
+    state = four_nodes(*(guest(100 + number, name, 1, 2) for number, name in enumerate("aaabbbcccddd")), memory=9)
+
+    tour = planned(state, replace(FOUR, if_stuck=dict.fromkeys(range(100, 112), SHUT_DOWN)))
+
+    assert [step.shut_down for step in tour.steps] == [()] * 4
+
+
+def test_nodes_that_an_earlier_run_has_begun__share_a_turn_with_each_other_only() -> None:
+    state = four_nodes(guest(100, "a"))
+
+    assert turns(planned(state, replace(FOUR, first=frozenset({"b", "c"}))))[0] == ("b", "c")
+    assert turns(planned(state, replace(FOUR, first=frozenset({"c"})))) == [("c",), ("b", "d"), ("a",)]
+    assert turns(planned(state, replace(FOUR, keep_order=True))) == [("a", "b"), ("c", "d")]
 
 
 # --- what is in the way ---
