@@ -202,6 +202,20 @@ def test_ha__brings_a_guest_back_from_where_a_strict_rule_forbids_it() -> None:
     in_moves_lab(work)
 
 
+def test_ha__looks_at_a_guest_that_became_its_own_on_the_way() -> None:
+    async def work(lab: Lab) -> None:
+        await on(141, "pve3")(lab)
+        upid = await move(lab, 141, "pve2", online=1)
+        await until(lab, lambda: lab.cluster.guests[141].config_lock == "migrate")
+        await managed(141)(lab)
+        await rules(only=node_rule("vm:141", "pve1,pve3", strict=1))(lab)
+        assert (await lab.finish(upid))["exitstatus"] == "OK"
+        await until(lab, lambda: lab.cluster.guests[141].node in ("pve1", "pve3"))
+        assert [task.kind for task in lab.cluster.tasks.recent() if task.kind == "qmigrate"] == ["qmigrate"] * 2
+
+    in_moves_lab(work, ha_seconds=0.1)
+
+
 def test_ha__forgets_a_move_to_a_node_that_is_down() -> None:
     async def work(lab: Lab) -> None:
         await managed(140)(lab)

@@ -305,6 +305,8 @@ class Migration:
             self._rewrite(disk, {**disk.drive, "file": volume.volid, **live})
         guest.left.append((cluster.clock.now(), guest.node))
         guest.node, guest.moved_at = self.target.name, cluster.clock.now()
+        # Whoever moved it: the HA manager looks whether a rule keeps it elsewhere.
+        cluster.ha.manager.nudge()
         cluster.touch(guest)
 
     def leave(self) -> None:
