@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ...engine.texts import join_words
-from ...errors import ApiError, GoalsNotReached
+from ...errors import ApiError, ConnectionFailed, GoalsNotReached
 from ...proxmox.api.failures import UNREADABLE
+from ...proxmox.api.reader import in_parallel
 from ...proxmox.ceph import is_set, set_flag
 from ...proxmox.moves.drain_marks import recognizes
 from ...proxmox.moves.shutdown_record import remove_shutdown
@@ -19,6 +20,7 @@ from ...proxmox.node_health import read_health
 from ...proxmox.node_power import ARMED, STANDBY, Membership, arm, read_armed_state, read_membership, wake_node
 from ..moves.results import failure_with
 from .cluster_work import PowerWork, Rank, step
+from .power import Running, read_guests
 
 
 class Start(PowerWork):
@@ -33,7 +35,7 @@ class Start(PowerWork):
             self.done.changed = True
             return self.result(steps)
         try:
-            self._carry_out(membership)
+            self._carry_out()
         except GoalsNotReached as error:
             raise failure_with(error, self.result(steps)) from error
         return self.result(steps)
@@ -43,7 +45,7 @@ class Start(PowerWork):
             yield step("wake nodes" if self.options.nodes else "wait for nodes", membership.offline)
         if self.record.flags:
             yield step("remove flags of Ceph", sorted(self.record.flags))
-        there = {guest.vmid: guest for guest in self.read_guests(membership)}
+        there = {guest.vmid: guest for guest in self._read_guests_that_show(membership)}
         by_rank: dict[Rank, list[str]] = {}
         for vmid, ran in sorted(self.record.ran.items()):
             if vmid not in there or not there[vmid].running:
@@ -54,9 +56,19 @@ class Start(PowerWork):
         if self.record.disarmed:
             yield step("arm HA", ["all resources"])
 
-    def _carry_out(self, membership: Membership) -> None:
-        if self.options.nodes:
-            self._wake(membership)
+    def _read_guests_that_show(self, membership: Membership) -> list[Running]:
+        """Read the guests of the nodes that answer: one that has just gone off is shown as online for some seconds."""
+
+        def read(name: str) -> list[Running]:
+            try:
+                return read_guests(self.session, name)
+            except ConnectionFailed:
+                return []
+
+        nodes = [member.name for member in membership.members if member.online]
+        return [guest for found in in_parallel(read, nodes).values() for guest in found]
+
+    def _carry_out(self) -> None:
         self._await_nodes()
         for flag in sorted(self.record.flags):
             if is_set(self.session, flag):
@@ -75,22 +87,27 @@ class Start(PowerWork):
         remove_shutdown(self.session)
         self.done.changed = True
 
-    def _wake(self, membership: Membership) -> None:
-        for name in membership.offline:
-            try:
-                wake_node(self.session, name)
-            except ApiError as error:
-                self.warn(f"{name} cannot be woken, start it by hand: {error.message}")
-                continue
-            self.done.nodes.append(name)
-            self.done.changed = True
+    def _wake(self, name: str) -> None:
+        try:
+            wake_node(self.session, name)
+        except ApiError as error:
+            self.warn(f"{name} cannot be woken, start it by hand: {error.message}")
+            return
+        self.done.nodes.append(name)
+        self.done.changed = True
 
     def _await_nodes(self) -> None:
-        """Wait until all nodes are there and healthy. Raises GoalsNotReached."""
+        """Wake the nodes that are offline, and wait until all are there and healthy. Raises GoalsNotReached."""
+        tried: set[str] = set()
 
-        def problems() -> list[str]:
+        def look() -> list[str]:
+            """Return the problems. Wakes each node once: one that has just gone off is shown as online for a while."""
             try:
                 membership = read_membership(self.session)
+                for name in membership.offline if self.options.nodes else ():
+                    if name not in tried:
+                        tried.add(name)
+                        self._wake(name)
                 missing = [] if self.options.accepts("offline") else membership.offline
                 found = [f"{name} is offline" for name in missing]
                 if not membership.quorate:
@@ -101,10 +118,10 @@ class Start(PowerWork):
             except UNREADABLE as error:
                 return [error.message]
 
-        if not self.poller.until(lambda: True if not problems() else None, self.options.wait):
+        if not self.poller.until(lambda: True if not look() else None, self.options.wait):
             raise GoalsNotReached(
                 f"the nodes are not ready after {self.options.wait:g} s, and no guest was started:"
-                f" {join_words(problems())}; correct that, or add names of problems to accept, and run again"
+                f" {join_words(look())}; correct that, or add names of problems to accept, and run again"
             )
 
     def _start_guests(self) -> dict[int, str]:
