@@ -79,6 +79,8 @@ _CLOCK_SLACK = 5.0
 WORKERS = frozenset({"qmigrate", "vzmigrate"})
 """The types of tasks that move a guest: the HA manager starts such tasks as well."""
 
+_DESTROYING = frozenset({"qmdestroy"})
+
 MIGRATIONS = WORKERS | {"hamigrate"}
 """These, and the task that asks the HA manager to move a guest."""
 
@@ -132,15 +134,27 @@ def task_rows(reader: Reader, node: str, about: int | str) -> list[Mapping[str, 
 
 
 def is_destroyed_since(reader: Reader, node: str, vmid: int, made: str, since: float | None) -> bool:
-    """Whether the VM that a task made was destroyed on node since, so that another one has its VMID if any has.
+    """Whether the VM that a task made was destroyed since, on node or where it was moved from there, so that another
+    one has its VMID if any has.
 
     made is the UPID of the task that made it; if that is not known, it was requested at since by the server's clock, or
-    at any time. Tasks that this user cannot see do not count.
+    at any time. Tasks that this user cannot see do not count. One request more, and one for each other node, if the VM
+    has left the node.
     """
-    destroyed = [row for row in task_rows(reader, node, vmid) if row.get("type") == "qmdestroy"]
-    if not made:
-        return bool(begun_since(destroyed, {"qmdestroy"}, since or 0.0))
-    return any(Upid.parse(made).began_before(Upid.parse(row["upid"])) for row in destroyed)
+
+    def has_later(rows: Iterable[Mapping[str, t.Any]], types: Collection[str]) -> bool:
+        if not made:
+            return bool(begun_since(rows, types, since or 0.0))
+        own = Upid.parse(made)
+        return any(own.began_before(Upid.parse(row["upid"])) for row in rows if row.get("type") in types)
+
+    here = task_rows(reader, node, vmid)
+    if has_later(here, _DESTROYING):
+        return True
+    if not has_later(here, WORKERS):
+        return False
+    names = [str(row["node"]) for row in read_rows(reader, "/nodes") or () if row.get("status") == "online"]
+    return any(has_later(task_rows(reader, name, vmid), _DESTROYING) for name in names if name != node)
 
 
 def migrating(reader: Reader) -> frozenset[int]:

@@ -241,3 +241,19 @@ def test_vm_that_had_the_vmid_before__was_another(made: str, destroyed: str, sin
 def _is_destroyed(made: str, destroyed: str, since: float | None) -> bool:
     rows = [{"type": "qmdestroy", "upid": f"UPID:{destroyed}:qmdestroy:400:op@pve:"}, {"type": "qmcreate", "upid": ""}]
     return is_destroyed_since(World(rows), "pve2", 400, made and f"UPID:{made}:qmcreate:400:op@pve!tok:", since)
+
+
+@pytest.mark.parametrize(("where", "expected"), [("pve1", True), ("nowhere", False)])
+def test_vm_that_was_moved__is_looked_for_on_all_nodes(where: str, expected: bool) -> None:
+    made = "UPID:pve2:00000650:00000100:6B0150A8:qmcreate:400:op@pve:"
+    moved = [{"type": "qmigrate", "upid": "UPID:pve2:00000651:00000101:6B0150A8:qmigrate:400:op@pve:"}]
+    nodes = [
+        {"node": "pve1", "status": "online"},
+        {"node": "pve2", "status": "online"},
+        {"node": "pve3", "status": "offline"},
+    ]
+    destroyed = [{"type": "qmdestroy", "upid": f"UPID:{where}:00000652:00000102:6B0150B8:qmdestroy:400:op@pve:"}]
+    world = World(moved, nodes, destroyed if expected else [])
+
+    assert is_destroyed_since(world, "pve2", 400, made, None) is expected
+    assert world.calls == ["/nodes/pve2/tasks", "/nodes", "/nodes/pve1/tasks"]
