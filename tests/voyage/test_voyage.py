@@ -16,14 +16,16 @@ import pytest
 
 FOUND = (
     276, 578091972, 101152, 501965, 503818, 508088, 810291, 910009, 960653, 967725, 1105710, 1108874, 1200850, 1207532,
+    600733, 802866, 852828,
 )  # fmt: skip
 """Seeds that found a move without a reservation, a move that ended between two looks, a VM that was placed where a
 guest of its HA rule was going, a process that was interrupted twice, although modules ignore the second signal,
 drains under an HA rule for which a guest larger than the drained one has to move, a request to the HA manager that
 outlived the node of its guest, a VM of a human that got the VMID of one that was being made an HA resource, a guest
 that the HA manager started late, a request to the HA manager that outlived the controller that made it, one that
-outlived its guest, a VM that joined HA in place of one that had its VMID before, and a VM that joined an HA rule
-between the plan and its move.
+outlived its guest, a VM that joined HA in place of one that had its VMID before, a VM that joined an HA rule
+between the plan and its move, a guest that joined HA on its way to a node that its rule forbids, a VM that was moved
+and destroyed between its creation and its start, and a VMID that a run had decided on and another one took.
 """
 
 CHECKOUT = Path(__file__).resolve().parents[2]

@@ -33,6 +33,7 @@ from ..proxmox.inventory.freshness import SETTLING
 from ..proxmox.making import TEMPLATE
 from ..proxmox.options.contradictions import check_new, config_with
 from ..reservations.ledger import LeasedCycle
+from ..reservations.records import Reservation
 from .access import Access, subjects_of
 from .address_claims import Claims
 from .counting import (
@@ -91,6 +92,8 @@ class Placer:
         self._subjects = subjects_of(profiles.values())
         # The requests of this run by VMID, for the VMs that it has found or placed so far.
         self._asked: dict[int, Request] = {}
+        # The names of the existing VMs that rounds have found, by VMID.
+        self._found: dict[int, str] = {}
 
     @property
     def doubts(self) -> Sequence[str]:
@@ -206,7 +209,7 @@ class Placer:
         settling = SETTLING if any(entry.state != "absent" for entry in entries) else 0.0
         snapshot = access.read(known, patience=settling)
         real_nodes = {guest.vmid: guest.node for guest in snapshot.guests if guest.vmid in lessons.moved}
-        snapshot = self._with_names(lessons.as_shown(snapshot), entries)
+        snapshot = self._with_names(lessons.as_shown(snapshot), entries, present, reservations)
         counted = count_reservations(snapshot, reservations, known, access.is_gone, access.is_another)
         if cycle is not None:
             cycle.confirm(counted.fulfilled)
@@ -298,6 +301,7 @@ class Placer:
             self._access.check_release(job.entry.request)
             if match.guest is not None:
                 self._asked[match.guest.vmid] = job.entry.request
+                self._found[match.guest.vmid] = job.entry.request.name or match.guest.name or ""
                 job.exists(match.guest)
             else:
                 require_creatable(job.label, job.entry.state)
@@ -364,15 +368,25 @@ class Placer:
             if outcome.decision.devices:
                 job.warn(*_device_cautions(outcome.decision, placement.scheduler.cluster))
 
-    def _with_names(self, snapshot: Snapshot, entries: Sequence[Entry]) -> Snapshot:
+    def _with_names(
+        self,
+        snapshot: Snapshot,
+        entries: Sequence[Entry],
+        present: Iterable[Reservation],
+        of_others: Iterable[Reservation],
+    ) -> Snapshot:
         """Return the snapshot with the names of VMs on offline nodes, if one of them may be a VM that is not found by
-        name.
+        name. What this run decided and did not create says nothing: another one may have its VMID by now.
         """
         silent = {guest.vmid for guest in snapshot.guests if is_silent(guest)}
         names = {guest.name for guest in snapshot.guests}
         if not silent or not any(_is_found_by_name(entry) and entry.request.name not in names for entry in entries):
             return snapshot
-        found = {vmid: self._asked[vmid].name for vmid in silent & self._asked.keys() if self._asked[vmid].name}
+        own = {each.vmid: each.name for each in present if not each.source}
+        known = {**self._found, **own}
+        for reservation in of_others:
+            known.pop(reservation.vmid, None)
+        found = {vmid: known[vmid] for vmid in silent & known.keys() if known[vmid]}
         if silent - found.keys():
             found |= read_config_names(self._access.reader, silent - found.keys())
         guests = (replace(g, name=found[g.vmid]) if g.vmid in found else g for g in snapshot.guests)
