@@ -331,6 +331,26 @@ def test_nodes_without_need__are_not_touched(
     assert "look at pve2" in run.output
 
 
+def test_node_that_the_tasks_about_needs_cannot_reach__ends_the_run_before_guests_move(
+    cluster: SimulatedCluster, play: Play, options: dict[str, Any], tmp_path: Path
+) -> None:
+    before = cluster.state()
+    lost = {"name": "Reach it", "ansible.builtin.ping": {}, "delegate_to": "nowhere"}
+    host = {"ansible.builtin.add_host": {"name": "nowhere", "ansible_host": "192.0.2.1", "ansible_ssh_timeout": 1}}
+    (tmp_path / "need.yml").write_text(yaml.safe_dump([host, lost]), encoding="utf-8")
+    options |= {
+        "rolling_maintenance_need_tasks": str(tmp_path / "need.yml"),
+        "rolling_maintenance_need": "it is old",
+    }
+
+    run = play("rolling_maintenance", options)
+
+    assert run.code == 4, run.output
+    state = cluster.state()
+    assert (state["guests"], state["pools"]) == (before["guests"], before["pools"])
+    assert not (tmp_path / "maintained").exists()
+
+
 def test_n_plus_one__refuses_a_drain_that_would_leave_no_room_for_another_loss(
     cluster: SimulatedCluster, play: Play, options: dict[str, Any], tmp_path: Path
 ) -> None:
