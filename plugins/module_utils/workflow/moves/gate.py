@@ -130,11 +130,12 @@ class MoveGate:
         """Return the cluster as it is now, with the moves and reservations of others."""
         reservations = self._access.of_others(cycle.reservations())
         snapshot = self._access.glance()
-        awaited = {reservation.vmid for reservation in reservations}
-        on_target = (each for each in snapshot.guests if each.node == move.target and each.vmid not in awaited)
-        if not all(map(is_settled, on_target)):
+        awaited = {each.vmid for each in reservations}
+        coming = {each.vmid for each in reservations if each.source and each.node == move.target}
+        there = {each.vmid for each in snapshot.guests if each.node == move.target} - awaited
+        if not all(is_settled(each) for each in snapshot.guests if each.vmid in there | coming):
             # Once another run has seen a new VM on its node, no reservation stands in for it any more, but the list of
-            # the cluster shows it without its sizes for some seconds.
+            # the cluster shows it without its name and its sizes for some seconds. Moves of others have no names.
             snapshot = self._access.read(patience=0.0)
         # The guest may have joined a rule since the plan was made.
         managed = any(guest.ha_managed for guest in snapshot.guests if guest.vmid in move.vmids)
