@@ -205,3 +205,19 @@ options:
 """
         + _SELECTION
     )
+
+    SHUTDOWN: str = r"""
+options:
+  shutdown:
+    description: How guests are shut down.
+    type: dict
+    default: {}
+    suboptions:
+      timeout:
+        description: Seconds that a guest gets. By default, C(down) of its option C(startup), or 180.
+        type: int
+      force:
+        description: Whether a guest that still runs after that time is stopped. Otherwise, the task fails.
+        type: bool
+        default: false
+"""

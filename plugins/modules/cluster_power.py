@@ -47,18 +47,6 @@ options:
     type: list
     elements: str
     default: []
-  shutdown:
-    description: How guests are shut down.
-    type: dict
-    default: {}
-    suboptions:
-      timeout:
-        description: Seconds that a guest gets. By default, C(down) of its option C(startup), or 180.
-        type: int
-      force:
-        description: Whether a guest that still runs after that time is stopped. Otherwise, the task fails.
-        type: bool
-        default: false
   parallel:
     description: How many guests are shut down or started at the same time.
     type: int
@@ -81,6 +69,7 @@ seealso:
   - module: qemu_scheduler.proxmox.node_health_info
 extends_documentation_fragment:
   - qemu_scheduler.proxmox.moves.order
+  - qemu_scheduler.proxmox.moves.shutdown
   - qemu_scheduler.proxmox.proxmox
   - qemu_scheduler.proxmox.proxmox.actiongroup_proxmox
   - qemu_scheduler.proxmox.attributes

@@ -129,18 +129,6 @@ options:
     type: list
     elements: int
     default: []
-  shutdown:
-    description: How guests are shut down.
-    type: dict
-    default: {}
-    suboptions:
-      timeout:
-        description: Seconds that a guest gets. By default, C(down) of its option C(startup), or 180.
-        type: int
-      force:
-        description: Whether a guest that still runs after that time is stopped. Otherwise, the task fails.
-        type: bool
-        default: false
   move_pinned:
     description: Whether guests are moved although a tag keeps them in place or pins them to a node that is maintained.
     type: bool
@@ -160,6 +148,7 @@ seealso:
 extends_documentation_fragment:
   - qemu_scheduler.proxmox.moves
   - qemu_scheduler.proxmox.moves.guests
+  - qemu_scheduler.proxmox.moves.shutdown
   - qemu_scheduler.proxmox.scheduling
   - qemu_scheduler.proxmox.scheduling.search
   - qemu_scheduler.proxmox.proxmox

@@ -33,7 +33,6 @@ from ..proxmox.inventory.freshness import SETTLING
 from ..proxmox.making import TEMPLATE
 from ..proxmox.options.contradictions import check_new, config_with
 from ..reservations.ledger import LeasedCycle
-from ..reservations.records import Reservation
 from .access import Access, subjects_of
 from .address_claims import Claims
 from .counting import (
@@ -209,7 +208,10 @@ class Placer:
         settling = SETTLING if any(entry.state != "absent" for entry in entries) else 0.0
         snapshot = access.read(known, patience=settling)
         real_nodes = {guest.vmid: guest.node for guest in snapshot.guests if guest.vmid in lessons.moved}
-        snapshot = self._with_names(lessons.as_shown(snapshot), entries, present, reservations)
+        of_others = {each.vmid for each in reservations}
+        own = {each.vmid: each.name for each in present if not each.source and each.vmid not in of_others}
+        found = {vmid: name for vmid, name in self._found.items() if vmid not in of_others}
+        snapshot = self._with_names(lessons.as_shown(snapshot), entries, {**found, **own})
         counted = count_reservations(snapshot, reservations, known, access.is_gone, access.is_another)
         if cycle is not None:
             cycle.confirm(counted.fulfilled)
@@ -368,25 +370,16 @@ class Placer:
             if outcome.decision.devices:
                 job.warn(*_device_cautions(outcome.decision, placement.scheduler.cluster))
 
-    def _with_names(
-        self,
-        snapshot: Snapshot,
-        entries: Sequence[Entry],
-        present: Iterable[Reservation],
-        of_others: Iterable[Reservation],
-    ) -> Snapshot:
+    def _with_names(self, snapshot: Snapshot, entries: Sequence[Entry], own: Mapping[int, str]) -> Snapshot:
         """Return the snapshot with the names of VMs on offline nodes, if one of them may be a VM that is not found by
-        name. What this run decided and did not create says nothing: another one may have its VMID by now.
+        name. own are the VMs that this run has found or created: what it only decided says nothing, as another one may
+        have its VMID by now.
         """
         silent = {guest.vmid for guest in snapshot.guests if is_silent(guest)}
         names = {guest.name for guest in snapshot.guests}
         if not silent or not any(_is_found_by_name(entry) and entry.request.name not in names for entry in entries):
             return snapshot
-        own = {each.vmid: each.name for each in present if not each.source}
-        known = {**self._found, **own}
-        for reservation in of_others:
-            known.pop(reservation.vmid, None)
-        found = {vmid: known[vmid] for vmid in silent & known.keys() if known[vmid]}
+        found = {vmid: own[vmid] for vmid in silent & own.keys() if own[vmid]}
         if silent - found.keys():
             found |= read_config_names(self._access.reader, silent - found.keys())
         guests = (replace(g, name=found[g.vmid]) if g.vmid in found else g for g in snapshot.guests)

@@ -104,6 +104,21 @@ class Tour:
         return result
 
 
+def run_until_it_ends(tour_of: Callable[[int], Tour], first: int) -> tuple[int, list[str]]:
+    """Kill one tour after the other, each a step later, until one ends. Return its steps, and the maintained nodes."""
+    maintained: list[str] = []
+    for steps in count(first):
+        tour = tour_of(steps)
+        try:
+            tour.run()
+            break
+        except Killed:
+            continue
+        finally:
+            maintained += tour.maintained
+    return steps, maintained
+
+
 def assert_nothing_is_left(cluster: SimulatedCluster, running: set[int]) -> None:
     state = cluster.state()
     assert (state["pools"], state["ceph_flags"]) == ({}, [])
@@ -116,16 +131,7 @@ def test_tour__that_is_killed_one_step_later_each_time_reaches_its_end(
     cluster: SimulatedCluster, control: Callable[[], Controller]
 ) -> None:
     running = {vmid for vmid, guest in cluster.state()["guests"].items() if guest["status"] == "running"}
-    maintained: list[str] = []
-    for steps in count(2):
-        tour = Tour(cluster, control(), steps)
-        try:
-            tour.run()
-            break
-        except Killed:
-            continue
-        finally:
-            maintained += tour.maintained
+    steps, maintained = run_until_it_ends(lambda steps: Tour(cluster, control(), steps), 2)
 
     assert set(maintained) == {"pve1", "pve2"}
     # A node may be maintained again only if the run was killed before it was done.
@@ -146,16 +152,7 @@ def test_tour_of_two_nodes_at_a_time__that_is_killed_one_step_later_each_time_re
     options: dict[str, Any] = {"parallel_nodes": 2}
     with SimulatedCluster.start(found, time_scale=TIME_SCALE) as cluster:
         controller = Controller(modules, tmp_path / "controller", cluster.environment())
-        maintained: list[str] = []
-        for steps in count(4):
-            tour = Tour(cluster, controller, steps, options)
-            try:
-                tour.run()
-                break
-            except Killed:
-                continue
-            finally:
-                maintained += tour.maintained
+        steps, maintained = run_until_it_ends(lambda steps: Tour(cluster, controller, steps, options), 4)
         state = cluster.state()
 
     assert set(maintained) == set(names)

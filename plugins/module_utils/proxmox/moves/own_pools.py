@@ -1,12 +1,16 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Empty pools that keep a text in their comments: the marks of drained nodes, and the record of a tour.
+"""Empty pools that keep a text in their comments: the marks of drained nodes, the records of a tour and of a shutdown.
 
 All functions raise what the API answers otherwise: PermissionDenied without Pool.Allocate.
 """
 
 from __future__ import annotations
+
+import json
+import typing as t
+from collections.abc import Mapping
 
 from ...errors import ApiError
 from ..api.session import Session
@@ -32,6 +36,26 @@ def create_pool(session: Session, pool: str, comment: str) -> bool:
             raise
         return False
     return True
+
+
+def read_record(session: Session, pool: str, head: str) -> Mapping[str, t.Any] | None:
+    """Return the JSON object that stands behind head in the comment of a pool; None if there is no such pool. One that
+    was edited by hand may be anything, also thousands of brackets: then the object is empty. One request.
+    """
+    comment = read_comment(session, pool)
+    if comment is None:
+        return None
+    try:
+        data = json.loads(comment.removeprefix(head))
+    except (ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def write_record(session: Session, pool: str, comment: str, *, there: bool) -> None:
+    """Write the comment of a pool. there: whether the pool was there when it was read."""
+    if there or not create_pool(session, pool, comment):
+        write_comment(session, pool, comment)
 
 
 def write_comment(session: Session, pool: str, comment: str) -> None:

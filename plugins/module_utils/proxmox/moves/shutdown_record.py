@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from ..api.session import Session
 from ..ceph import FLAGS
 from .drain_marks import FINGERPRINT
-from .own_pools import create_pool, read_comment, remove_pool, write_comment
+from .own_pools import read_record, remove_pool, write_record
 
 POOL = "cluster-shutdown"
 
@@ -51,14 +51,8 @@ class ShutdownRecord:
 
 def read_shutdown(session: Session) -> ShutdownRecord | None:
     """Read the record; None if there is none. What is not understood of it is left out. One request."""
-    comment = read_comment(session, POOL)
-    if comment is None:
-        return None
-    try:
-        data = json.loads(comment.removeprefix(_COMMENT))
-    except (ValueError, RecursionError):
-        return ShutdownRecord()
-    return shutdown_of(data) if isinstance(data, dict) else ShutdownRecord()
+    data = read_record(session, POOL, _COMMENT)
+    return None if data is None else shutdown_of(data)
 
 
 def shutdown_of(data: Mapping[str, t.Any]) -> ShutdownRecord:
@@ -82,8 +76,7 @@ def write_shutdown(session: Session, record: ShutdownRecord, *, there: bool) -> 
     }
     data = {"ran": ran, "flags": sorted(record.flags), "disarmed": record.disarmed}
     comment = _COMMENT + json.dumps(data, sort_keys=True, separators=(",", ":"))
-    if there or not create_pool(session, POOL, comment):
-        write_comment(session, POOL, comment)
+    write_record(session, POOL, comment, there=there)
 
 
 def remove_shutdown(session: Session) -> None:

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ..api.session import Session
+from . import own_pools
 from .drain_marks import FINGERPRINT
-from .own_pools import create_pool, read_comment, remove_pool, write_comment
 
 POOL = "maintenance-tour"
 NOOUT, BALANCE = "noout", "ha-auto-rebalance"
@@ -61,15 +61,8 @@ class TourRecord:
 
 def read_record(session: Session) -> TourRecord | None:
     """Read the record; None if there is none. What is not understood of it is left out. One request."""
-    comment = read_comment(session, POOL)
-    if comment is None:
-        return None
-    try:
-        data = json.loads(comment.removeprefix(_COMMENT))
-    except (ValueError, RecursionError):
-        # The comment was edited by hand: it may be anything, also thousands of brackets.
-        return TourRecord()
-    return record_of(data) if isinstance(data, dict) else TourRecord()
+    data = own_pools.read_record(session, POOL, _COMMENT)
+    return None if data is None else record_of(data)
 
 
 def record_of(data: Mapping[str, t.Any]) -> TourRecord:
@@ -123,10 +116,9 @@ def write_record(session: Session, record: TourRecord, *, there: bool) -> None:
         "agents": {node: sorted(vmids) for node, vmids in record.agents.items()},
     }
     comment = _COMMENT + json.dumps({key: value for key, value in data.items() if value}, sort_keys=True)
-    if there or not create_pool(session, POOL, comment):
-        write_comment(session, POOL, comment)
+    own_pools.write_record(session, POOL, comment, there=there)
 
 
 def remove_record(session: Session) -> None:
     """Remove the record, if there is one."""
-    remove_pool(session, POOL)
+    own_pools.remove_pool(session, POOL)

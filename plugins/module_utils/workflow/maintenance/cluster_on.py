@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ...engine.texts import join_words
-from ...errors import ApiError, ConnectionFailed, GoalsNotReached
+from ...errors import ApiError, GoalsNotReached
 from ...proxmox.api.failures import UNREADABLE
-from ...proxmox.api.reader import in_parallel
 from ...proxmox.ceph import is_set, set_flag
 from ...proxmox.moves.drain_marks import recognizes
 from ...proxmox.moves.shutdown_record import remove_shutdown
@@ -20,7 +19,6 @@ from ...proxmox.node_health import read_health
 from ...proxmox.node_power import ARMED, STANDBY, Membership, arm, read_armed_state, read_membership, wake_node
 from ..moves.results import failure_with
 from .cluster_work import PowerWork, Rank, step
-from .power import Running, read_guests
 
 
 class Start(PowerWork):
@@ -45,7 +43,7 @@ class Start(PowerWork):
             yield step("wake nodes" if self.options.nodes else "wait for nodes", membership.offline)
         if self.record.flags:
             yield step("remove flags of Ceph", sorted(self.record.flags))
-        there = {guest.vmid: guest for guest in self._read_guests_that_show(membership)}
+        there = {guest.vmid: guest for guest in self.read_guests(membership, all_answer=False)}
         by_rank: dict[Rank, list[str]] = {}
         for vmid, ran in sorted(self.record.ran.items()):
             if vmid not in there or not there[vmid].running:
@@ -55,18 +53,6 @@ class Start(PowerWork):
             yield step("start guests", by_rank[rank])
         if self.record.disarmed:
             yield step("arm HA", ["all resources"])
-
-    def _read_guests_that_show(self, membership: Membership) -> list[Running]:
-        """Read the guests of the nodes that answer: one that has just gone off is shown as online for some seconds."""
-
-        def read(name: str) -> list[Running]:
-            try:
-                return read_guests(self.session, name)
-            except ConnectionFailed:
-                return []
-
-        nodes = [member.name for member in membership.members if member.online]
-        return [guest for found in in_parallel(read, nodes).values() for guest in found]
 
     def _carry_out(self) -> None:
         self._await_nodes()

@@ -9,7 +9,7 @@ import typing as t
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from ...errors import CollectionError, GoalsNotReached, Interrupted
+from ...errors import CollectionError, ConnectionFailed, GoalsNotReached, Interrupted
 from ...proxmox.api.reader import in_parallel
 from ...proxmox.api.session import Session
 from ...proxmox.moves.shutdown_record import ShutdownRecord, read_shutdown, write_shutdown
@@ -87,9 +87,21 @@ class PowerWork:
                     causes[vmid] = error.message
         return causes
 
-    def read_guests(self, membership: Membership) -> list[Running]:
+    def read_guests(self, membership: Membership, *, all_answer: bool = True) -> list[Running]:
+        """Read the guests of the nodes that are online. Unless all_answer, one that does not answer has none: a node
+        that has just gone off is shown as online for some seconds.
+        """
+
+        def read(name: str) -> list[Running]:
+            try:
+                return read_guests(self.session, name)
+            except ConnectionFailed:
+                if all_answer:
+                    raise
+                return []
+
         nodes = [member.name for member in membership.members if member.online]
-        found = in_parallel(lambda name: read_guests(self.session, name), nodes)
+        found = in_parallel(read, nodes)
         return [guest for name in nodes for guest in found[name]]
 
     def await_armed_state(self, *wanted: str) -> None:
