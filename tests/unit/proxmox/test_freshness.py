@@ -153,6 +153,23 @@ def test_vmid_in_use_again__gets_the_name_of_its_new_guest():
     assert reader.calls[2:] == ["/nodes/pve1/qemu"]
 
 
+class Slow(Answers):
+    """Answers as a process sees them that is stopped for a minute before it asks for the tasks."""
+
+    def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
+        if path == "/cluster/tasks" and self.time is not None:
+            self.time += 60
+        return super().get(path, params, **more)
+
+
+def test_list_that_was_read_long_before_the_tasks__is_as_old_as_it_was_then():
+    listing = [*NODES, row(100, name=None, maxmem=2**29)]
+    tasks = [task("qmrestore", 100)]
+    reader = Slow({"/cluster/resources": listing, "/cluster/tasks": tasks, "/nodes/pve1/qemu": [listed(100)]})
+
+    assert settled(reader)[100].name == "vm100"
+
+
 def test_guest_that_was_just_started__runs():
     reader = cluster([row(100)], [task("qmstart", 100)], pve1=[listed(100, status="running")])
 

@@ -190,13 +190,15 @@ def _doubts(reader: Reader, snapshot: Snapshot, auditor: bool | None) -> _Doubts
     """Return what the task list makes doubtful of the cluster's list. Who does not see the tasks of others doubts all
     of it.
     """
+    # When the cluster's list was read: between that and the list of tasks, this process may have been stopped.
+    listed_at = reader.server_time()
     tasks = _tasks(reader)
     running = [task for task in tasks if "endtime" not in task]
     migrating = _vmids_of(running, MIGRATIONS)
     if auditor is False or not (tasks or auditor or is_auditor(reader)):
         everyone = frozenset(guest.vmid for guest in snapshot.guests)
         return _Doubts(everyone, everyone, migrating=migrating)
-    recent = _recent(tasks, reader.server_time())
+    recent = _recent(tasks, listed_at or reader.server_time())
     told = _vmids_of(recent, _TELLING)
     deleted = _vmids_of(recent, _DELETING)
     cloning = any(task["type"] in CLONING for task in recent)
