@@ -238,7 +238,7 @@ class SimulatedCluster:
         self._control("POST", "/guests", guest)
 
     def set_guest(self, vmid: int, **state: Any) -> None:
-        """``config`` (None removes an option), ``status``, ``agent``, ``acpi``, ``load``."""
+        """``config`` (None removes an option), ``pending``, ``status``, ``agent``, ``acpi``, ``load``."""
         self._control("PUT", f"/guests/{vmid}", state)
 
     def remove_guest(self, vmid: int) -> None:

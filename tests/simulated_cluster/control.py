@@ -165,12 +165,13 @@ class Control:
 
     def set_guest(self, request: web.Request, body: dict[str, Any]) -> None:
         guest = self._cluster.guests[int(request.match_info["vmid"])]
-        _only(body, {"config", "status", "agent", "acpi", "load"})
+        _only(body, {"config", "pending", "status", "agent", "acpi", "load"})
         if "load" in body:
             guest.load = described(body["load"], self._cluster.clock.now())
         self._cluster.touch(guest)
         for key, value in (body.get("config") or {}).items():
             self._cluster.set_config(guest, **{key: value})
+        guest.pending |= body.get("pending") or {}
         if body.get("status"):
             guest.qmpstatus = body["status"]
             guest.status = "running" if body["status"] == "paused" else body["status"]

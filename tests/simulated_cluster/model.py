@@ -270,6 +270,25 @@ class Guest:
         """Drive name to its parts, cloud-init and CD drives included."""
         return {key: parse(str(value)) for key, value in self.config.items() if is_drive(key)}
 
+    def config_after_start(self) -> dict[str, Any]:
+        """The config with what is pending: what Proxmox shows unless the current one is asked for."""
+        whole = {**self.config, **self.pending}
+        return {key: value for key, value in whole.items() if value is not None}
+
+    def pending_rows(self) -> list[dict[str, Any]]:
+        """The rows of C(GET .../pending): each option with its value and with what is pending."""
+        rows: list[dict[str, Any]] = [{"key": "digest", "value": self.digest()}]
+        for key in dict.fromkeys([*self.config, *self.pending]):
+            row: dict[str, Any] = {"key": key}
+            if key in self.config:
+                row["value"] = self.config[key]
+            if key in self.pending:
+                row |= {"delete": 1} if self.pending[key] is None else {"pending": self.pending[key]}
+            if key == "cipassword":
+                row |= {field: "**********" for field in ("value", "pending") if field in row}
+            rows.append(row)
+        return rows
+
     def digest(self) -> str:
         """Of the whole config file: what is pending and the snapshots are parts of it."""
         file = [self.config, self.pending, self.snapshots, self.cloud_init_before, sorted(self.cloud_init_added)]

@@ -76,6 +76,24 @@ def test_addresses__of_all_guests_are_in_use(controller: Controller, cluster: Si
     assert found == ["192.0.2.55", "192.0.2.54", "192.0.2.56"], "that of a template is free, that of an entry is not"
 
 
+@both_versions
+def test_addresses__of_a_running_container_are_in_use_until_it_has_taken_others(
+    controller: Controller, cluster: SimulatedCluster
+) -> None:
+    """A card that could not be changed while the container runs: the former value is the one in use."""
+    card = "name=eth0,bridge=vmbr0,ip={}/24"
+    cluster.set_guest(110, config={"net0": card.format("192.0.2.50")}, pending={"net0": card.format("192.0.2.52")})
+    result = controller.schedule(name="a", **LAN)
+    assert result["vms"][0]["host"]["vars"]["ansible_host"] == "192.0.2.54", "53 is a name server"
+    for taken in ("192.0.2.50", "192.0.2.52"):
+        static = {"address_pools": POOLS, "ipconfig": {"ipconfig0": f"ip={taken}/24"}}
+        failed = controller.fail("AddressConflict", name="b", **static, **CLOUD_INIT)
+        assert failed["msg"] == f'VM "b": {taken} is the address of proxy (110 on pve3)'
+    cluster.set_guest(110, status="stopped")
+    cluster.advance(60)
+    assert controller.schedule(name="c", **LAN)["vms"][0]["host"]["vars"]["ansible_host"] == "192.0.2.50"
+
+
 def test_addresses__change_with_their_pool(controller: Controller, cluster: SimulatedCluster) -> None:
     controller.schedule(name="web", **LAN)
     moved = {**LAN, "address_pools": {"lan": {**POOLS["lan"], "gateway": "192.0.2.254", "ranges": ["192.0.2.200"]}}}

@@ -48,7 +48,12 @@ def _row(call: Call, guest: Guest) -> dict[str, Any]:
 @route("GET", "/nodes/{node}/lxc/{vmid}/config")
 def config(call: Call) -> dict[str, Any]:
     guest = call.cluster.guest("lxc", call.node, call["vmid"])
-    return {**guest.config, "digest": guest.digest()}
+    return {**(guest.config if call.get("current") else guest.config_after_start()), "digest": guest.digest()}
+
+
+@route("GET", "/nodes/{node}/lxc/{vmid}/pending")
+def pending(call: Call) -> list[dict[str, Any]]:
+    return call.cluster.guest("lxc", call.node, call["vmid"]).pending_rows()
 
 
 @route("PUT", "/nodes/{node}/lxc/{vmid}/config")

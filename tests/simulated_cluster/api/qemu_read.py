@@ -68,13 +68,8 @@ def config(call: Call) -> dict[str, Any]:
     snapshot = call.get("snapshot")
     if snapshot and snapshot not in guest.snapshots:
         raise die(f"snapshot '{snapshot}' does not exist")
-    values = dict(guest.snapshots[snapshot] if snapshot else guest.config)
-    if not call.get("current") and not snapshot:
-        for key, value in guest.pending.items():
-            if value is None:
-                values.pop(key, None)
-            else:
-                values[key] = value
+    shown = guest.config if call.get("current") else guest.config_after_start()
+    values = dict(guest.snapshots[snapshot] if snapshot else shown)
     if "cipassword" in values:
         values["cipassword"] = "**********"
     return values | {"digest": guest.digest()}
@@ -92,21 +87,7 @@ def snapshots(call: Call) -> list[dict[str, Any]]:
 
 @route("GET", "/nodes/{node}/qemu/{vmid}/pending")
 def pending(call: Call) -> list[dict[str, Any]]:
-    guest = of(call)
-    rows: list[dict[str, Any]] = [{"key": "digest", "value": guest.digest()}]
-    for key in dict.fromkeys([*guest.config, *guest.pending]):
-        row: dict[str, Any] = {"key": key}
-        if key in guest.config:
-            row["value"] = guest.config[key]
-        if key in guest.pending:
-            if guest.pending[key] is None:
-                row["delete"] = 1
-            else:
-                row["pending"] = guest.pending[key]
-        if key == "cipassword":
-            row |= {field: "**********" for field in ("value", "pending") if field in row}
-        rows.append(row)
-    return rows
+    return of(call).pending_rows()
 
 
 @route("GET", "/nodes/{node}/qemu/{vmid}/cloudinit")

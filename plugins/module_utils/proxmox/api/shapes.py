@@ -239,7 +239,7 @@ _PATHS: dict[str, Kind] = {
     "/nodes/*/(qemu|lxc)": Rows(_GUEST),
     "/nodes/*/(qemu|lxc)/*/config": _CONFIG,
     "/nodes/*/qemu/*/migrate": _MIGRATION,
-    "/nodes/*/qemu/*/pending": Rows(Row(_texts("key"))),
+    "/nodes/*/(qemu|lxc)/*/pending": Rows(Row(_texts("key"))),
     "/nodes/*/qemu/*/status/current": Row(_texts("status"), _texts("qmpstatus", "lock", "name")),
     # What the agent itself says may have any shape: the owner of the guest decides.
     "/nodes/*/qemu/*/agent/network-get-interfaces": Row(),

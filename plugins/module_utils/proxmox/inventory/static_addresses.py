@@ -15,7 +15,6 @@ from ..api.failures import NodeUnreachable, NotRecorded
 from ..api.reader import Reader, in_parallel
 from ..options.values import Address, Interface, gateways_of, static_addresses
 from ..outcomes import is_missing
-from ..pending import read_stored_config
 from ..unfinished import read_mark
 
 
@@ -58,15 +57,17 @@ def read_static_addresses(reader: Reader, guests: Iterable[Guest]) -> StaticAddr
 def _read_configs(reader: Reader, guest: Guest) -> Sequence[Mapping[str, t.Any]] | None:
     """Return the config of a guest, and that with which it runs if it differs; none if the guest no longer exists, None
     if it cannot be read.
+
+    Proxmox VE puts C(ipconfigN) into the config of a running VM at once, and never shows the former value. A card of a
+    running container keeps its value until the container has taken the new one, which is pending meanwhile.
     """
+    path = f"/nodes/{guest.node}/{guest.kind}/{guest.vmid}"
     try:
-        if guest.kind == "qemu":
-            stored = read_stored_config(reader, guest.node, guest.vmid, running=guest.status not in OFF)
-            if stored is None:
-                return ()
-            return stored.config, {key: change["old"] for key, change in stored.pending.items()}
-        return (reader.get(f"/nodes/{guest.node}/{guest.kind}/{guest.vmid}/config"),)
+        if guest.kind == "qemu" or guest.status in OFF:
+            return (reader.get(f"{path}/config"),)
+        rows = reader.get(f"{path}/pending")
     except ApiError as error:
         return () if is_missing(error.message) else None
     except (NodeUnreachable, NotRecorded):
         return None
+    return tuple({row["key"]: row[when] for row in rows if when in row} for when in ("value", "pending"))
