@@ -60,12 +60,12 @@ class Grid:
         return self.start + self.window
 
     def bin_samples(self, samples: Sequence[tuple[float, float | None]], step: float) -> Curve:
-        """Return the mean of each slot. samples are (time, value) in the order of time; each holds until the next one,
-        the last for step seconds.
+        """Return the mean of each slot. samples are (time, value) in the order of time; each is about the time since
+        the one before, the first about step seconds.
         """
         sums, weights = [0.0] * self.count, [0.0] * self.count
-        for number, (time, value) in enumerate(samples):
-            until = samples[number + 1][0] if number + 1 < len(samples) else time + step
+        for number, (until, value) in enumerate(samples):
+            time = samples[number - 1][0] if number else until - step
             if value is None:
                 continue
             first = max(int((time - self.start) // self.slot), 0)

@@ -149,6 +149,8 @@ class Cluster:
         self.statistics_settle()
         now = self.clock.now()
         node.online = online
+        if online and node.offline_since is not None:
+            node.down.append((node.offline_since, now))
         node.offline_since = None if online else now - (self.timing.offline_seconds if known else 0.0)
         if online:
             node.booted_at = now

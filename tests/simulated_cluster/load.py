@@ -57,23 +57,35 @@ def described(entry: dict[str, Any], now: float) -> Load:
 
 
 def samples(cluster: Cluster, timeframe: str) -> tuple[int, range]:
-    """Seconds between samples, and the times of them all; the last window may not be filled yet."""
+    """Seconds between samples, and when each of them ends."""
     step, count = (TIMEFRAMES if cluster.modern else TIMEFRAMES_8)[timeframe]
     last = int(cluster.clock.now()) // step * step
-    return step, range(last - step * count, last, step)
+    return step, range(last - step * (count - 1), last + 1, step)
+
+
+def _shown(cluster: Cluster, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What is told of the rows: 9 leaves out the newest one while it is empty."""
+    return rows[:-1] if cluster.modern and len(rows[-1]) == 1 else rows
+
+
+def is_down(node: Node, time: float) -> bool:
+    """Whether nobody wrote the statistics of the node at a time, as it was off."""
+    since = node.offline_since
+    return any(begin <= time < end for begin, end in node.down) or (since is not None and time >= since)
 
 
 def guest_rows(cluster: Cluster, guest: Guest, timeframe: str) -> list[dict[str, Any]]:
-    """The answer of a guest. While it was off, only its size is known."""
+    """The answer of a guest. While it was off, only its size is known; while its node was, nothing."""
     step, times = samples(cluster, timeframe)
-    middles = [time + step / 2 for time in times]
+    middles = [time - step / 2 for time in times]
     size = {"maxcpu": guest.maxcpu(cluster.nodes[guest.node].cores), "maxmem": guest.maxmem, "maxdisk": guest.maxdisk}
     cpu = guest.load.curve("cpu", middles, guest.cpu_use)
     memory = guest.load.curve("memory", middles, guest.memory_use)
     pressures = _pressures(guest.load, middles, {}) if cluster.modern else [{} for _time in times]
     rows: list[dict[str, Any]] = []
     for time, cores, used, pressure in zip(times, cpu, memory, pressures, strict=True):
-        if cores is None or used is None:
+        host = cluster.nodes.get(node_at(guest, time - step / 2))
+        if cores is None or used is None or (host is not None and is_down(host, time - step / 2)):
             rows.append({"time": time})
         elif not guest.running:
             rows.append({"time": time, **size})
@@ -84,13 +96,13 @@ def guest_rows(cluster: Cluster, guest: Guest, timeframe: str) -> list[dict[str,
             if pressure:
                 row |= {"memhost": used, "pressurecpufull": pressure["pressurecpusome"] / 2}
             rows.append(row)
-    return rows
+    return _shown(cluster, rows)
 
 
 def node_rows(cluster: Cluster, node: Node, timeframe: str) -> list[dict[str, Any]]:
     """The answer of a node: its own load, and that of the guests that were there at each time."""
     step, times = samples(cluster, timeframe)
-    middles = [time + step / 2 for time in times]
+    middles = [time - step / 2 for time in times]
     cpu = [None if v is None else v * node.cores for v in node.load.curve("cpu", middles, node.cpu_use)]
     memory = [None if v is None else v * node.memory for v in node.load.curve("memory", middles, node.memory_use)]
     for guest in cluster.guests.values():
@@ -99,7 +111,7 @@ def node_rows(cluster: Cluster, node: Node, timeframe: str) -> list[dict[str, An
     pressures = _pressures(node.load, middles, node.pressure) if cluster.modern else [{} for _time in times]
     rows: list[dict[str, Any]] = []
     for time, cores, used, pressure in zip(times, cpu, memory, pressures, strict=True):
-        if cores is None or used is None:
+        if cores is None or used is None or is_down(node, time - step / 2):
             rows.append({"time": time})
             continue
         used = min(used, node.memory)
@@ -111,7 +123,7 @@ def node_rows(cluster: Cluster, node: Node, timeframe: str) -> list[dict[str, An
         if cluster.modern:
             row |= {"memavailable": node.memory - used, "arcsize": 0}
         rows.append(row)
-    return rows
+    return _shown(cluster, rows)
 
 
 def _add(guest: Guest, node: Node, times: Sequence[float], cpu: list[float | None], memory: list[float | None]) -> None:

@@ -74,6 +74,7 @@ class Node:
     usb: list[dict[str, Any]] = field(default_factory=list)
     booted_at: float = 0.0
     offline_since: float | None = None
+    down: list[tuple[float, float]] = field(default_factory=list)
     maintenance_since: float | None = None
 
     @property

@@ -87,3 +87,32 @@ def test_guest_that_is_off__has_only_its_size() -> None:
     cluster.guests[101].status = "stopped"
 
     assert set(guest_rows(cluster, cluster.guests[101], "hour")[-1]) == {"time", "maxcpu", "maxmem", "maxdisk"}
+
+
+def test_time_of_a_sample__is_when_it_ends() -> None:
+    cluster = made()
+    now, guest = cluster.clock.now(), cluster.guests[101]
+    guest.load.until, guest.load.over, guest.load.values = now, 240.0, {"cpu": [None, 0.2, 0.4, 0.6]}
+
+    last = guest_rows(cluster, guest, "hour")[-1]
+
+    assert now - 60 < last["time"] <= now
+    assert last["cpu"] in (0.4, 0.6)
+
+
+@pytest.mark.parametrize("version", ["9.2", "8.4"])
+def test_time_in_which_a_node_was_off__has_no_values(version: str) -> None:
+    cluster = made(version)
+    node, now = cluster.nodes["pve1"], int(cluster.clock.now())
+    node.down.append((now - 1500, now - 600))
+
+    for rows in (node_rows(cluster, node, "hour"), guest_rows(cluster, cluster.guests[101], "hour")):
+        assert all((len(row) == 1) == (now - 1500 <= row["time"] - 30 < now - 600) for row in rows)
+
+
+def test_newest_sample__is_left_out_while_it_is_empty() -> None:
+    for version, count in (("9.2", 59), ("8.4", 60)):
+        cluster = made(version)
+        cluster.nodes["pve1"].down.append((cluster.clock.now() - 120, cluster.clock.now()))
+        rows = node_rows(cluster, cluster.nodes["pve1"], "hour")
+        assert len(rows) == count

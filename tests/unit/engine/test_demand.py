@@ -50,13 +50,13 @@ def test_sum__is_unknown_where_the_first_is_and_never_below_zero() -> None:
 
 
 def test_slots__are_means_of_their_samples() -> None:
-    minutes = [(60.0 * number, float(number < 15)) for number in range(30)]
+    minutes = [(60.0 * number, float(number <= 15)) for number in range(1, 31)]
 
     assert GRID.bin_samples(minutes, 60) == (0.5, None, None, None)
 
 
 def test_slots__of_longer_samples_have_their_value() -> None:
-    assert GRID.bin_samples([(-3600.0, 1.0), (3600.0, None), (5400.0, 2.0)], 10_800) == (1.0, 1.0, None, 2.0)
+    assert GRID.bin_samples([(3600.0, 1.0), (5400.0, None), (16_200.0, 2.0)], 10_800) == (1.0, 1.0, None, 2.0)
 
 
 def test_curve_that_is_given__is_spread_over_the_window() -> None:

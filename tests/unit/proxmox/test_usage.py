@@ -60,7 +60,7 @@ class Answers:
 
 
 def node_memory(**row: float) -> t.Any:
-    rows = [{"time": time, **row} for time in (0, 60)]
+    rows = [{"time": time, **row} for time in (60, 120)]
     return read_node_curves(Answers({"/nodes/pve1/rrddata": rows}), ["pve1"], MINUTES, GRID)["pve1"].get(MEMORY)
 
 
@@ -77,7 +77,7 @@ def test_memory_of_a_node__is_without_caches() -> None:
     [({"mem": 5, "memhost": 7}, (7, 7)), ({"mem": 5}, (5, 5)), ({"mem": 0, "memhost": 0}, None), ({}, None)],
 )
 def test_memory_of_a_vm__is_what_it_takes_on_its_host(row: dict[str, float], expected: t.Any) -> None:
-    rows = [{"time": time, **row} for time in (0, 60)]
+    rows = [{"time": time, **row} for time in (60, 120)]
 
     found = read_demands(Answers({"/nodes/pve1/qemu/101/rrddata": rows}), [VM], MINUTES, GRID)[101].get(MEMORY)
 
@@ -87,7 +87,7 @@ def test_memory_of_a_vm__is_what_it_takes_on_its_host(row: dict[str, float], exp
 def test_recorded_statistics__of_nodes_and_guests(recording: t.Any) -> None:
     rows = recording("9.2", "node-rrddata-hour")["body"]["data"]
     last = rows[-1]
-    grid = Grid(last["time"] - 60, 60, 2)
+    grid = Grid(last["time"] - 120, 60, 2)
 
     found = read_node_curves(Answers({"/nodes/pve1/rrddata": rows}), ["pve1"], MINUTES, grid)["pve1"]
 
@@ -119,13 +119,14 @@ def test_period__is_the_shortest_that_covers_the_window(release: str, window: in
     assert timeframe_for(window, Answers({"/version": {"release": release}})) == expected
 
 
-def test_window__ends_with_the_last_slot_that_is_over() -> None:
-    assert grid_for(DAY, Timeframe("week", 1800), 1_000_000.0) == Grid(999_000 - DAY, 1800, 48)
+@pytest.mark.parametrize("now", [999_060.0, 1_000_000.0, 1_000_859.0])
+def test_window__ends_with_the_last_slot_that_is_over_for_a_minute(now: float) -> None:
+    assert grid_for(DAY, Timeframe("week", 1800), now) == Grid(999_000 - DAY, 1800, 48)
 
 
 def rows(time: float, count: int, **values: float) -> list[dict[str, float]]:
     """The samples of half an hour, the last of which ends at a time."""
-    return [{"time": time - 1800 * number, **values} for number in range(count, 0, -1)]
+    return [{"time": time - 1800 * number, **values} for number in reversed(range(count))]
 
 
 def test_what_nodes_and_guests_usually_use__is_of_what_is_known() -> None:
@@ -140,7 +141,7 @@ def test_what_nodes_and_guests_usually_use__is_of_what_is_known() -> None:
             "/nodes/pve1/qemu/101/rrddata": rows(now, 4, cpu=0.5, maxcpu=2, memhost=10),
         }
     )
-    answers.server_time = lambda: now  # type: ignore[method-assign]
+    answers.server_time = lambda: now + 60  # type: ignore[method-assign]
     snapshot = Snapshot(nodes=(Node("pve1"), Node("pve2", online=False)), guests=(VM, other))
 
     found = with_demand_of(answers, snapshot, {101, 102}, NOTHING_KEPT)
@@ -167,7 +168,7 @@ def test_guests_that_have_just_come__count_besides_what_the_node_used() -> None:
             "/nodes/pve1/qemu/105/rrddata": used,
         }
     )
-    answers.server_time = lambda: now  # type: ignore[method-assign]
+    answers.server_time = lambda: now + 60  # type: ignore[method-assign]
     old = replace(VM, name="web-1", uptime=100_000)
     made_like_it = replace(VM, vmid=102, name="web-2", cores=4, uptime=60)
     made = replace(VM, vmid=103, name="db", uptime=60)

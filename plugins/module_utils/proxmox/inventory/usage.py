@@ -8,6 +8,9 @@ What the releases tell of a node and a guest:
 - 9: memory that is available (free, or cache of files that Linux gives up), the size of ZFS's cache, pressure, and the
   memory that a VM takes on its host. A sample is a minute or half an hour long.
 - 8: memory that is used, in which ZFS's cache counts as used. A sample is a minute, half an hour or three hours long.
+
+The time of a sample is when it ends. A time in which a node or a guest was off, or its statistics were not written, has
+a sample without values.
 """
 
 from __future__ import annotations
@@ -44,7 +47,10 @@ from .rows import Row, read_rows
 
 HOUR, DAY, WEEK = 3600, 86_400, 604_800
 
-YOUNG = 5400
+LATE = 60
+"""For so many seconds after its end, the newest sample may still be missing."""
+
+YOUNG = 5400 + LATE
 """A guest that has been on its node for less than so many seconds is not in all samples of the last hour, each of which
 is half an hour long.
 """
@@ -73,8 +79,8 @@ def timeframe_for(window: float, reader: Reader) -> Timeframe:
 
 
 def grid_for(window: float, timeframe: Timeframe, now: float) -> Grid:
-    """Return the slots of the window that ends now. The slot that is not over yet does not count."""
-    end = now // timeframe.step * timeframe.step
+    """Return the slots of the window that ends now. A slot that is not over for a minute does not count."""
+    end = (now - LATE) // timeframe.step * timeframe.step
     count = max(round(window / timeframe.step), 1)
     return Grid(end - count * timeframe.step, timeframe.step, count)
 
@@ -186,7 +192,8 @@ def _curves(
     rows: Iterable[Row], values: Mapping[str, Value], timeframe: Timeframe, grid: Grid, least: int | None = None
 ) -> dict[str, Curve]:
     """Return the curves of which at least half is known, or at least so many slots."""
-    known = sorted((row for row in rows if grid.start - 6 * HOUR < row["time"] < grid.end), key=lambda row: row["time"])
+    within = (row for row in rows if grid.start - 6 * HOUR < row["time"] <= grid.end)
+    known = sorted(within, key=lambda row: row["time"])
     found: dict[str, Curve] = {}
     for resource, value in values.items():
         curve = grid.bin_samples([(row["time"], value(row)) for row in known], timeframe.step)
