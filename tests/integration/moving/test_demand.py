@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -160,6 +161,23 @@ def test_drain__takes_no_node_that_would_be_too_busy(cluster: SimulatedCluster, 
 
     assert (result["failed"], result["error_code"]) == (True, "GoalsNotReached")
     assert "2 node(s) would use more than 85% of its CPU" in result["stuck"][0]["why"]
+    assert result["stuck"][0]["cure"] == "relieve other nodes, or raise most of UsedLimit"
     assert read(cluster) == ["301", "pve1", "pve2", "pve3"]
     tour = controller.run("maintenance_tour", name=["pve3"], plugin_config=LIMIT, check=True)
     assert "would use more than 85% of its CPU" in str(tour)
+
+
+@both_versions
+def test_kept_plan__moves_nothing_to_a_node_that_is_busy_by_now(
+    cluster: SimulatedCluster, controller: Controller, tmp_path: Path
+) -> None:
+    drain = {"node": "pve3", "plugin_config": LIMIT}
+    kept = str(tmp_path / "plan.json")
+    plan = controller.run("node_drain", **drain, plan_file=kept, check=True)["plan"]
+    assert [move["to"] for move in plan["moves"]] == ["pve2"]
+    cluster.set_node("pve2", load={"cpu": [0.9], "memory": [0.1]})
+
+    result = controller.run("node_drain", **drain, apply=kept)
+
+    assert "pve2 would use more than 85% of its CPU" in str(result["moves"])
+    assert on(cluster, "pve3") == {301}

@@ -66,6 +66,7 @@ class Plugin(abc.ABC):
         events: which events can change its verdict; a VM that it rejected is tried again only after one of them.
         category: what its rejections are about. If only plugins of Category.STORAGE and Category.PLACEMENT reject the
             nodes, the error is NoStorageAvailable.
+        cure: what lets a guest move that it keeps off all nodes; if empty, what its category suggests.
         selective: whether a request that it rejected can fit only after a VM was placed that the request's own rules
             select.
         reads: the data that it needs besides nodes, guests and storages.
@@ -79,6 +80,7 @@ class Plugin(abc.ABC):
     about: t.ClassVar[tuple[str, ...]] = ()
     events: t.ClassVar[frozenset[Event]] = frozenset({Event.NODE, Event.GUEST})
     category: t.ClassVar[Category] = Category.RULE
+    cure: t.ClassVar[str] = ""
     selective: t.ClassVar[bool] = False
     reads: frozenset[Subject] = frozenset()
     policy: Policy = Policy()

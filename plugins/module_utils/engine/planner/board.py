@@ -59,8 +59,9 @@ class Board:
         self.reach = Reach(scheduler, closed, now)
         self.items: list[Item] = []
         self.item_of: dict[int, Item] = {}
-        filters = (plugin for profile in scheduler.profiles.values() for plugin in profile.plugins("filters"))
+        filters = [plugin for profile in scheduler.profiles.values() for plugin in profile.plugins("filters")]
         self._about_guests = {plugin.name for plugin in filters if plugin.about}
+        self.cures: Mapping[str, str] = {plugin.name: plugin.cure for plugin in filters if plugin.cure}
         policy = self.reach.policy
         self.cpu: list[float] = [i.cores_all if policy.cpu.include_stopped else i.cores for i in self.nodes]
         self.memory: list[float] = [i.memory_all if policy.memory.include_stopped else i.memory for i in self.nodes]

@@ -135,7 +135,7 @@ class _Planner:
             consolidate(board, self.placer)
         legs, refused = replay(board, self.scheduler, closed)
         for step, status in refused:
-            self._leave(step.item, *_out_of_order(board.nodes[step.target].name, status))
+            self._leave(step.item, *_out_of_order(board, board.nodes[step.target].name, status))
         order_legs(board, legs, [(load.cores, load.memory) for load in self._before])
         moves, creations = moves_of(board, legs)
         return Plan(
@@ -282,7 +282,7 @@ def reasons(board: Board, item: Item) -> tuple[str, str]:
             status = status or board.refusal(item, info.index)
             if status is not None:
                 found[status.reason] += 1
-                cures[CURES[status.category] if info.node.is_open else BRING_BACK] += 1
+                cures[_cure(board, status) if info.node.is_open else BRING_BACK] += 1
             takers += status is None
     told = ", ".join(
         f"{count} node(s) {reason}" for reason, count in sorted(found.items(), key=lambda e: (-e[1], e[0]))
@@ -295,11 +295,15 @@ def reasons(board: Board, item: Item) -> tuple[str, str]:
     return f"no node takes it: {told}", particular or (cures.most_common(1)[0][0] if cures else CURES[Category.RULE])
 
 
-def _out_of_order(target: str, status: Status | None) -> tuple[str, str]:
+def _cure(board: Board, status: Status) -> str:
+    return board.cures.get(status.plugin) or CURES[status.category]
+
+
+def _out_of_order(board: Board, target: str, status: Status | None) -> tuple[str, str]:
     """Return why a step could not be put in order, and the remedy. status is the last refusal of its target."""
     if status is None:
         return f"{NO_ORDER}: {target} has no room for it before others have left", CURES[Category.CAPACITY]
-    cure = MOVE_OTHERS_FIRST if status.category is Category.RULE else CURES[status.category]
+    cure = MOVE_OTHERS_FIRST if status.category is Category.RULE else _cure(board, status)
     return f"{NO_ORDER}: {target} {of_one(status.text)}", cure
 
 

@@ -93,6 +93,7 @@ class UsedLimit(FilterOfMany):
     name = "UsedLimit"
     enabled = False
     category = Category.PLACEMENT
+    cure = "relieve other nodes, or raise most of UsedLimit"
     reads = frozenset({Subject.DEMAND})
     settings = {"most": Setting("float", 0.85, "fraction of a node's CPU and memory that may be used", minimum=0)}
 

@@ -10,6 +10,7 @@ import typing as t
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from ...engine.cache import ClusterState
 from ...engine.planner.items import guest_part, with_disks
 from ...engine.profiles import Profile
 from ...engine.scheduling_cycle import Scheduler
@@ -66,14 +67,16 @@ class MoveGate:
         profile: Profile,
         view: Callable[[Snapshot], Snapshot],
         suitability: Suitability | None = None,
+        with_use: Callable[[ClusterState], ClusterState] = lambda state: state,
     ) -> None:
         """profile is that of guests, by which the moves were planned; view is how the plan looks at a snapshot;
-        suitability is what the plan knows of the nodes.
+        suitability is what the plan knows of the nodes; with_use adds what the plan knows of what they use.
         """
         self._access = access
         self._suitability = suitability or Suitability(access.reader)
         self._profile = profile
         self._view = view
+        self._with_use = with_use
         self.in_progress: set[int] = set(access.claimed)
 
     def admit(self, move: Move) -> Pass:
@@ -152,7 +155,7 @@ class MoveGate:
     def _check(self, move: Move, counted: Counted) -> None:
         """Raise PlanStale if a move is not possible any more as it was planned."""
         cluster = with_moves(counted.snapshot, counted.under_way)
-        state = cluster_state(cluster, counted.stand_ins)
+        state = self._with_use(cluster_state(cluster, counted.stand_ins))
         guest, target = state.get(move.vmid), state.node(move.target)
         if guest is None:
             raise stale(move, "it is gone")

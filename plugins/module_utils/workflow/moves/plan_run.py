@@ -151,7 +151,14 @@ class PlanRun:
             raise AssertionError("prepare comes first")
         session = self._access.writer()
         tasks = TaskFollower(session, self._options.timeout, Poller(sleep=self._stop.sleep))
-        gate = MoveGate(self._access, self._profile, self._view, self._planning.suitability)
+        left = frozenset(move.source for move in outcome.plan.moves)
+        gate = MoveGate(
+            self._access,
+            self._profile,
+            self._view,
+            self._planning.suitability,
+            lambda state: self._planning.with_use(state, left),
+        )
         mover = Mover(session, tasks, bwlimit=self._options.bwlimit)
         executor = Executor(self._access, mover, gate, self._stop, self._options.caps, self._progress)
         try:
