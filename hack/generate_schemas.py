@@ -93,7 +93,7 @@ def vms() -> Schema:
     common = importlib.import_module(f"{PLUGINS}.module_utils.workflow.options.common")
     module = importlib.import_module(f"{PLUGINS}.modules.qemu_schedule")
     docs = options_of("qemu_schedule")
-    entry = options_schema({**common.one_vm_argument_spec(), **common.count_argument_spec()}, docs)
+    entry = options_schema({**common.ONE_VM_OPTIONS, **common.COUNT_OPTIONS}, docs)
     options = options_schema({k: v for k, v in module.argument_spec().items() if k != "vms"}, docs)
     role = yaml.safe_load((CHECKOUT / "roles/provision/meta/argument_specs.yml").read_text(encoding="utf-8"))
     variables = {

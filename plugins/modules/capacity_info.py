@@ -171,10 +171,10 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.capacity import count_capacity
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import (
+    CLUSTER_OPTIONS,
+    ONE_VM_OPTIONS,
+    RUN_OPTIONS,
     Spec,
-    cluster_argument_spec,
-    one_vm_argument_spec,
-    run_argument_spec,
     vms_argument_spec,
 )
 
@@ -182,8 +182,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.op
 def argument_spec() -> Spec:
     """Return the options of the module."""
     return {
-        **cluster_argument_spec(),
-        **run_argument_spec(),
+        **CLUSTER_OPTIONS,
+        **RUN_OPTIONS,
         **vms_argument_spec("shapes"),
         "n_plus_one": {"type": "bool", "default": False},
         "advice": {"type": "bool", "default": False},
@@ -193,7 +193,7 @@ def argument_spec() -> Spec:
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
     module = hiding_secrets(module_class)(argument_spec=argument_spec(), supports_check_mode=True)
-    answer(module, partial(count_capacity, module.params, one_vm_argument_spec()))
+    answer(module, partial(count_capacity, module.params, ONE_VM_OPTIONS))
 
 
 if __name__ == "__main__":

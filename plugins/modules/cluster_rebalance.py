@@ -218,7 +218,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.balancing import balance_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.move_options import (
-    move_argument_spec,
+    MOVING_OPTIONS,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.rebalancing import (
     BALANCE,
@@ -233,7 +233,7 @@ def argument_spec() -> Spec:
     """Return the options of the module."""
     choices = [REPAIR, BALANCE, CONSOLIDATE]
     return {
-        **move_argument_spec(),
+        **MOVING_OPTIONS,
         "goals": {"type": "list", "elements": "str", "choices": choices, "default": [REPAIR]},
         "threshold": {"type": "float"},
         "margin": {"type": "float"},

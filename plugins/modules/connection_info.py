@@ -157,10 +157,10 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.rights import PURPOSES
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.connection import check_connection
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import (
+    LIVE_OPTIONS,
+    ONE_VM_OPTIONS,
+    RUN_OPTIONS,
     Spec,
-    live_argument_spec,
-    one_vm_argument_spec,
-    run_argument_spec,
     vms_argument_spec,
 )
 
@@ -168,8 +168,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.op
 def argument_spec() -> Spec:
     """Return the options of the module."""
     return {
-        **live_argument_spec(),
-        **run_argument_spec(),
+        **LIVE_OPTIONS,
+        **RUN_OPTIONS,
         **vms_argument_spec(),
         "purposes": {"type": "list", "elements": "str", "choices": list(PURPOSES)},
     }
@@ -178,7 +178,7 @@ def argument_spec() -> Spec:
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
     module = hiding_secrets(module_class)(argument_spec=argument_spec(), supports_check_mode=True)
-    answer(module, partial(check_connection, module.params, one_vm_argument_spec(), time.time()))
+    answer(module, partial(check_connection, module.params, ONE_VM_OPTIONS, time.time()))
 
 
 if __name__ == "__main__":

@@ -171,11 +171,11 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.fleet import fleet_info
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import (
+    CLUSTER_OPTIONS,
+    CLUSTERS_OPTIONS,
+    ONE_VM_OPTIONS,
+    RUN_OPTIONS,
     Spec,
-    cluster_argument_spec,
-    clusters_argument_spec,
-    one_vm_argument_spec,
-    run_argument_spec,
     vms_argument_spec,
 )
 
@@ -183,9 +183,9 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.op
 def argument_spec() -> Spec:
     """Return the options of the module."""
     return {
-        **cluster_argument_spec(),
-        **clusters_argument_spec(),
-        **run_argument_spec(),
+        **CLUSTER_OPTIONS,
+        **CLUSTERS_OPTIONS,
+        **RUN_OPTIONS,
         **vms_argument_spec(required=True),
         "unmanaged": {"type": "bool", "default": False},
     }
@@ -194,7 +194,7 @@ def argument_spec() -> Spec:
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
     module = hiding_secrets(module_class)(argument_spec=argument_spec(), supports_check_mode=True)
-    answer(module, partial(fleet_info, module.params, one_vm_argument_spec(), time.time()))
+    answer(module, partial(fleet_info, module.params, ONE_VM_OPTIONS, time.time()))
 
 
 if __name__ == "__main__":

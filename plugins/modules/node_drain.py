@@ -182,7 +182,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.mo
     drain_nodes,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.move_options import (
-    move_argument_spec,
+    MOVING_OPTIONS,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.staying import STAYS
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import Spec
@@ -191,7 +191,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.op
 def argument_spec() -> Spec:
     """Return the options of the module."""
     return {
-        **move_argument_spec(),
+        **MOVING_OPTIONS,
         "name": {"type": "list", "elements": "str", "required": True, "aliases": ["node"]},
         "state": {"type": "str", "choices": [DRAINED, ACTIVE], "default": DRAINED},
         "bring_back": {"type": "bool", "default": True},

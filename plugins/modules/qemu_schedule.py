@@ -632,13 +632,13 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import (
+    CLUSTER_OPTIONS,
+    CLUSTERS_OPTIONS,
+    MOVES_OPTIONS,
+    ONE_VM_OPTIONS,
+    RUN_OPTIONS,
+    SEARCH_OPTIONS,
     Spec,
-    cluster_argument_spec,
-    clusters_argument_spec,
-    moves_argument_spec,
-    one_vm_argument_spec,
-    run_argument_spec,
-    search_argument_spec,
     vms_argument_spec,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.schedule import schedule
@@ -647,15 +647,15 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.sc
 def argument_spec() -> Spec:
     """Return the options of the module."""
     return {
-        **cluster_argument_spec(),
-        **clusters_argument_spec(),
-        **run_argument_spec(),
-        **search_argument_spec(),
+        **CLUSTER_OPTIONS,
+        **CLUSTERS_OPTIONS,
+        **RUN_OPTIONS,
+        **SEARCH_OPTIONS,
         **vms_argument_spec(),
         "all_or_nothing": {"type": "bool", "default": True},
         "decision_nodes": {"type": "int", "default": 50},
         "force": {"type": "bool", "default": False},
-        "make_room": {"type": "dict", "options": moves_argument_spec()},
+        "make_room": {"type": "dict", "options": MOVES_OPTIONS},
         "node_guests": {"type": "bool", "default": False},
         "parallel_creates": {"type": "int", "default": 4},
         "shutdown_timeout": {"type": "int"},
@@ -674,7 +674,7 @@ def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     )
     answer(
         module,
-        partial(schedule, module.params, one_vm_argument_spec(), check_mode=module.check_mode, warn=module.warn),
+        partial(schedule, module.params, ONE_VM_OPTIONS, check_mode=module.check_mode, warn=module.warn),
     )
 
 

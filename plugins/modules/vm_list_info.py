@@ -86,12 +86,12 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import connection_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.listing import list_vms
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import Spec
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import guard_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import GUARD_OPTIONS
 
 
 def argument_spec() -> Spec:
     """Return the options of the module."""
-    return {**connection_argument_spec(), **guard_argument_spec(), "name": {"type": "str"}}
+    return {**connection_argument_spec(), **GUARD_OPTIONS, "name": {"type": "str"}}
 
 
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:

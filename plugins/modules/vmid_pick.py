@@ -101,8 +101,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import (
+    CLUSTER_OPTIONS,
     Spec,
-    cluster_argument_spec,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.pick import pick_vmids
 
@@ -110,7 +110,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.pi
 def argument_spec() -> Spec:
     """Return the options of the module."""
     return {
-        **cluster_argument_spec(),
+        **CLUSTER_OPTIONS,
         "count": {"type": "int", "default": 1},
         "exclude": {"type": "list", "elements": "int", "default": []},
         "vmid_range": {"type": "str"},

@@ -22,7 +22,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.foreign_tex
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import Session
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import TaskFollower
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.capacity import count_capacity
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import ONE_VM_OPTIONS
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.watching import Watch
 from ansible_collections.qemu_scheduler.proxmox.plugins.modules import capacity_info
 
@@ -373,7 +373,7 @@ def test_watch__counts_capacity_as_capacity_info_does(
     for shape, requests in SHAPES:
         given = ArgumentSpecValidator(capacity_info.argument_spec()).validate({**shape, "reservations": "none"})
         assert not given.error_messages
-        counted = count_capacity(given.validated_parameters, one_vm_argument_spec())
+        counted = count_capacity(given.validated_parameters, ONE_VM_OPTIONS)
         total = counted["total"]
         assert counted["limited_by"] is not None
         watch = Watch(args(capacity={"shape": shape, "at_least": total}, events=["capacity_below"]))

@@ -50,7 +50,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
     Storage,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.recorded import RecordedReader
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import ONE_VM_OPTIONS
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import build_entries
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.plugin_config import profiles_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.rules import facts_of
@@ -133,7 +133,7 @@ def run(scenario: Scenario) -> tuple[list[Outcome], list[str]]:
     for vmid, config in scenario.get("templates", {}).items():
         node = next(guest.node for guest in snapshot.guests if guest.vmid == vmid)
         answers[f"/nodes/{node}/qemu/{vmid}/config"] = config
-    entries = build_entries({**options, "vms": scenario["vms"]}, one_vm_argument_spec(), 0.0)
+    entries = build_entries({**options, "vms": scenario["vms"]}, ONE_VM_OPTIONS, 0.0)
     profiles, default = profiles_of(options)
     state = ClusterState(snapshot)
     templates = Templates(RecordedReader(answers), {})

@@ -18,7 +18,7 @@ import typing as t
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Request
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import ONE_VM_OPTIONS
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import build_entries
 from ansible_collections.qemu_scheduler.proxmox.plugins.modules import (
     cluster_rebalance,
@@ -37,7 +37,7 @@ TENANT = "tenant"
 """The pool of those who have VMs of their own in the cluster."""
 
 NODES = ("pve1", "pve2", "pve3", "pve4")
-VM_OPTIONS = one_vm_argument_spec()
+VM_OPTIONS = ONE_VM_OPTIONS
 MODULES: dict[str, t.Any] = {
     "qemu_schedule": qemu_schedule,
     "node_drain": node_drain,

@@ -30,10 +30,10 @@ from .counting import count_reservations
 from .fleet import OK, fleet_info
 from .options.common import (
     DEFAULTS,
+    LIVE_OPTIONS,
+    ONE_VM_OPTIONS,
+    RUN_OPTIONS,
     Spec,
-    live_argument_spec,
-    one_vm_argument_spec,
-    run_argument_spec,
     vms_argument_spec,
 )
 from .options.plugin_config import profiles_of
@@ -61,14 +61,14 @@ Key = tuple[str, ...]
 def watch_argument_spec() -> Spec:
     """Return the options of the event source."""
     return {
-        **live_argument_spec(),
-        **run_argument_spec(),
+        **LIVE_OPTIONS,
+        **RUN_OPTIONS,
         "interval": {"type": "float", "default": 30.0},
         "events": {"type": "list", "elements": "str", "choices": list(TYPES), "default": list(TYPES)},
         "capacity": {
             "type": "dict",
             "options": {
-                "shape": {"type": "dict", "required": True, "options": one_vm_argument_spec()},
+                "shape": {"type": "dict", "required": True, "options": ONE_VM_OPTIONS},
                 "at_least": {"type": "int", "default": 1},
             },
         },
@@ -126,7 +126,7 @@ class Watch:
         check_range("repeat_interval", params["repeat_interval"], 0)
         self.interval: float = params["interval"]
         self._params = params
-        self._per_vm = one_vm_argument_spec()
+        self._per_vm = ONE_VM_OPTIONS
         self._profiles, self._profile = profiles_of(params)
         self._shapes = self._shapes_of(params["capacity"])
         Task.of({**params, "vms": params["vms"] or []}, self._per_vm, time.time())

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import ONE_VM_OPTIONS
 from ansible_collections.qemu_scheduler.proxmox.plugins.modules.qemu_schedule import argument_spec
 
 PAGE = (Path(__file__).parents[3] / "docs/migration.md").read_text(encoding="utf-8")
@@ -29,6 +29,6 @@ api_password api_otp api_port api_token_id api_token_secret ca_path api_timeout
 
 @pytest.mark.parametrize("option", OF_PROXMOX_KVM.split())
 def test_option_of_proxmox_kvm__exists_or_is_on_the_page(option: str) -> None:
-    specs = {**argument_spec(), **one_vm_argument_spec()}
+    specs = {**argument_spec(), **ONE_VM_OPTIONS}
     ours = {name for key, spec in specs.items() for name in (key, *spec.get("aliases", ()))}
     assert option in ours or f"`{option}" in PAGE

@@ -10,7 +10,7 @@ from dataclasses import replace
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import Move
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.agenda import Agenda
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.move_options import Caps
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import moves_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import MOVES_OPTIONS
 
 
 def move(number: int, source: str, target: str, after: tuple[int, ...] = (), estimate: float = 1.0) -> Move:
@@ -22,7 +22,7 @@ def started(agenda: Agenda) -> list[int]:
 
 
 def test_caps__are_by_default_what_the_option_says() -> None:
-    options = moves_argument_spec()["parallel"]["options"]
+    options = MOVES_OPTIONS["parallel"]["options"]
     assert Caps(**{name: spec["default"] for name, spec in options.items()}) == Caps()
 
 

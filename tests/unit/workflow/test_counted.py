@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Guest
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import ONE_VM_OPTIONS
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import (
     Entry,
     build_entries,
@@ -39,7 +39,7 @@ def guest(vmid: int, name: str | None, **fields: Any) -> Guest:
 
 def left(guests: list[Guest], *vms: dict[str, Any], **defaults: Any) -> tuple[list[Entry], list[str]]:
     all_vms = expanded(*vms, **defaults)
-    entries = build_entries({**defaults, "vms": all_vms.vms}, one_vm_argument_spec(), 0.0)
+    entries = build_entries({**defaults, "vms": all_vms.vms}, ONE_VM_OPTIONS, 0.0)
     return surplus_entries(all_vms.series, entries, guests)
 
 
@@ -96,7 +96,7 @@ def test_vms__are_bounded_in_total(vm: dict[str, Any]) -> None:
 def test_error__names_the_entry_as_the_user_wrote_it() -> None:
     found = expanded({"name": "web-{n}", "count": 3}, {"name": "bad", "memory": "lots"})
     with pytest.raises(InvalidRequest, match=r"^vms\[1\]\.memory"):
-        build_entries({"vms": found.vms}, one_vm_argument_spec(), 0.0, found.origins)
+        build_entries({"vms": found.vms}, ONE_VM_OPTIONS, 0.0, found.origins)
 
 
 GUESTS = [

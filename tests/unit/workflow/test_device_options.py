@@ -15,8 +15,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Device, DeviceClaim, Node, Request
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.access import needs_root
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import (
-    device_classes_argument_spec,
-    devices_argument_spec,
+    DEVICE_CLASS_OPTIONS,
+    DEVICE_OPTIONS,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.device_options import (
     device_attributes,
@@ -49,7 +49,7 @@ def test_claim__has_the_driver_and_the_constraints_of_its_class_and_its_own() ->
 
 
 def test_options_that_are_not_given__are_not_missed() -> None:
-    empty = dict.fromkeys(devices_argument_spec()["devices"]["options"])
+    empty = dict.fromkeys(DEVICE_OPTIONS["devices"]["options"])
 
     assert claim(**{**empty, "name": "c", "mapping": "gpu"}) == DeviceClaim("c", mapping="gpu")
     assert device_claims(None, {}) == ()
@@ -245,7 +245,7 @@ def test_mapped_devices__need_no_root(option: str, value: str) -> None:
 
 def test_every_option__is_documented_as_it_is_declared() -> None:
     documented = yaml.safe_load(ModuleDocFragment.DOCUMENTATION)["options"]
-    declared = {**devices_argument_spec(), **device_classes_argument_spec()}
+    declared = {**DEVICE_OPTIONS, **DEVICE_CLASS_OPTIONS}
 
     assert shape(documented, "suboptions") == shape(declared, "options")
     assert yaml.safe_load(ModuleDocFragment.VMS_TEXT)["options"] == {"devices": documented["devices"]}

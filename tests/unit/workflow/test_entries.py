@@ -13,7 +13,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plug
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import build_profiles
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, MIB
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import ONE_VM_OPTIONS
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import (
     Entry,
     build_entries,
@@ -23,7 +23,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.op
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.source_options import Clone
 
-PER_VM = list(one_vm_argument_spec())
+PER_VM = list(ONE_VM_OPTIONS)
 
 
 def entries(**params: Any) -> list[Entry]:

@@ -22,7 +22,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.cre
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.comparison import Comparison
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.growth import sizes_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.plan import ExistingPlan
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import ONE_VM_OPTIONS
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import (
     Entry,
     build_entries,
@@ -32,7 +32,7 @@ PATH = "/nodes/pve1/qemu/100"
 
 
 def entry(**options: Any) -> Entry:
-    return build_entries({"name": "web", **options}, one_vm_argument_spec(), 0.0)[0]
+    return build_entries({"name": "web", **options}, ONE_VM_OPTIONS, 0.0)[0]
 
 
 def converger(

@@ -16,7 +16,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.ex
     Comparison,
     ExistingPlan,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import ONE_VM_OPTIONS
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import build_entries
 
 GROUPS = {"/cluster/ha/groups": [{"group": "g12", "nodes": "pve1,pve2"}, {"group": "g3", "nodes": "pve3"}]}
@@ -41,7 +41,7 @@ def plan(
     known = {} if resources is None else {"/cluster/ha/resources": resources}
     config = {"/cluster/resources": NODES, "/nodes/pve1/qemu/100/config": {"name": "web"}}
     reader = RecordedReader({**config, **known, **dict(answers)})
-    (asked,) = build_entries({"name": "web", "ha": ha, **options}, one_vm_argument_spec(), 0.0)
+    (asked,) = build_entries({"name": "web", "ha": ha, **options}, ONE_VM_OPTIONS, 0.0)
     return Comparison(reader).plan(asked, guest(100, "pve1", name="web", status=status))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.standing_rules import pins_of, terms_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import ONE_VM_OPTIONS
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import (
     Entry,
     build_entries,
@@ -20,7 +20,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.op
 
 def entry(**params: Any) -> Entry:
     given = {"name": "web-1", "tags": ["Front"], "pool": "shop", **params}
-    (found,) = build_entries(given, list(one_vm_argument_spec()), 0.0)
+    (found,) = build_entries(given, list(ONE_VM_OPTIONS), 0.0)
     return found
 
 

@@ -15,7 +15,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.recorded import RecordedReader
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.comparison import Comparison
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.growth import growth_of
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import one_vm_argument_spec
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import ONE_VM_OPTIONS
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import build_entries
 
 CONFIG: dict[str, Any] = {
@@ -68,7 +68,7 @@ ODD: list[Any] = [
 
 @pytest.mark.parametrize("key", CONFIG)
 def test_an_odd_value__in_a_config_is_an_error_of_ours_or_none(key: str) -> None:
-    entry = build_entries(ASKED, one_vm_argument_spec(), 0.0)[0]
+    entry = build_entries(ASKED, ONE_VM_OPTIONS, 0.0)[0]
     for value in ODD:
         with suppress(CollectionError):
             answers = {"/cluster/resources": [], "/nodes/pve1/qemu/100/config": {**CONFIG, key: value}}

@@ -21,8 +21,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans impor
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.move_options import MoveOptions
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import (
     DEFAULTS,
-    one_vm_argument_spec,
-    search_argument_spec,
+    ONE_VM_OPTIONS,
+    SEARCH_OPTIONS,
     search_steps,
     vms_argument_spec,
 )
@@ -31,7 +31,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.op
     build_entries,
 )
 
-ENTRY = one_vm_argument_spec()
+ENTRY = ONE_VM_OPTIONS
 MOVING = {
     "offline": "never", "containers": "stay", "vms_not_live": "skip", "local_disks": True, "tag_rules": True,
     "timeout": 60, "on_failure": "stop", "search_time": 1.0,
@@ -90,7 +90,7 @@ def test_search_time__must_be_a_positive_number(seconds: float) -> None:
 
 
 def test_search_time__is_by_default_what_the_planner_takes() -> None:
-    assert search_steps({"search_time": search_argument_spec()["search_time"]["default"]}) == Bounds().steps
+    assert search_steps({"search_time": SEARCH_OPTIONS["search_time"]["default"]}) == Bounds().steps
 
 
 @pytest.mark.parametrize(("gib", "most"), [(None, None), (1.0, GIB), (0.5, GIB // 2)])

@@ -24,12 +24,12 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model impor
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import (
     DEFAULTS,
-    placement_argument_spec,
+    PLACEMENT_OPTIONS,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.rules import (
+    RULE_OPTIONS,
     parse_priority_classes,
     parse_rules,
-    rules_argument_spec,
 )
 
 EVERYTHING = """
@@ -78,11 +78,11 @@ def test_rules__become_fields_of_the_request() -> None:
 
 def test_what_is_not_given__is_left_out() -> None:
     assert parse_rules({}) == {}
-    assert parse_rules(dict.fromkeys(rules_argument_spec())) == {}
+    assert parse_rules(dict.fromkeys(RULE_OPTIONS)) == {}
 
 
 def test_suboptions_that_ansible_filled_with_none__are_not_given() -> None:
-    spec = rules_argument_spec()
+    spec = RULE_OPTIONS
     body = {**dict.fromkeys(spec["affinity"]["options"]), "type": "anti-affinity", "name": "web-.*"}
     assert parse_rules({"affinity": [body]})["affinity"] == (AffinityTerm(False, Selector(name="web-.*")),)
     ha = {**dict.fromkeys(spec["ha"]["options"]), "group": "g12"}
@@ -247,8 +247,8 @@ def test_priority_classes__are_whole_numbers() -> None:
 
 def test_every_option__is_documented_as_it_is_declared() -> None:
     documented = yaml.safe_load(ModuleDocFragment.DOCUMENTATION)["options"]
-    assert set(documented) == {*rules_argument_spec(), *placement_argument_spec()}
-    spec = rules_argument_spec()
+    assert set(documented) == {*RULE_OPTIONS, *PLACEMENT_OPTIONS}
+    spec = RULE_OPTIONS
     assert_documented({**spec, "priority": {**spec["priority"], "default": DEFAULTS["priority"]}}, documented)
 
 

@@ -14,7 +14,7 @@ from ...model import Guest
 from ...proxmox.node_needs import NEEDS
 from ...proxmox.options.values import check_range
 from ...tours import SHUT_DOWN, STAY
-from ..moves.move_options import move_argument_spec
+from ..moves.move_options import MOVING_OPTIONS
 from ..moves.staying import STAYS, Exemption, exemption_of
 from ..options.common import Spec
 
@@ -146,7 +146,7 @@ def the_nodes(params: Mapping[str, t.Any]) -> list[str]:
 def tour_argument_spec() -> Spec:
     """Return the options of the module."""
     return {
-        **move_argument_spec(),
+        **MOVING_OPTIONS,
         "name": {"type": "list", "elements": "str", "default": [], "aliases": ["node"]},
         "state": {"type": "str", "choices": list(STATES), "default": PLANNED},
         "keep_order": {"type": "bool", "default": False},

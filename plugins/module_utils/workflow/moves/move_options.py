@@ -14,11 +14,11 @@ from ...plans import Bounds
 from ...proxmox.moves.mobility_rules import Permitted
 from ...proxmox.options.values import check_range
 from ..options.common import (
+    LIVE_OPTIONS,
+    MOVES_OPTIONS,
+    PROFILE_OPTIONS,
+    SEARCH_OPTIONS,
     Spec,
-    live_argument_spec,
-    moves_argument_spec,
-    profile_argument_spec,
-    search_argument_spec,
     search_steps,
 )
 
@@ -94,15 +94,14 @@ def room_options(params: Mapping[str, t.Any]) -> MoveOptions:
     return MoveOptions.of({**params["make_room"], **of_task, "on_failure": REPLAN}, "make_room.")
 
 
-def move_argument_spec() -> Spec:
-    """Return the options of every module that does nothing but move guests."""
-    return {
-        **live_argument_spec(),
-        **profile_argument_spec(),
-        **search_argument_spec(),
-        **moves_argument_spec(),
-        "on_failure": {"type": "str", "choices": [REPLAN, STOP], "default": REPLAN},
-        "plan_file": {"type": "path"},
-        "apply": {"type": "raw"},
-        "progress_file": {"type": "path"},
-    }
+MOVING_OPTIONS: t.Final[Spec] = {
+    **LIVE_OPTIONS,
+    **PROFILE_OPTIONS,
+    **SEARCH_OPTIONS,
+    **MOVES_OPTIONS,
+    "on_failure": {"type": "str", "choices": [REPLAN, STOP], "default": REPLAN},
+    "plan_file": {"type": "path"},
+    "apply": {"type": "raw"},
+    "progress_file": {"type": "path"},
+}
+"""The options of every module that does nothing but move guests."""

@@ -86,10 +86,11 @@ class Guard:
         return sorted(self.tags - {tag.lower() for tag in guest.tags})
 
 
-def guard_argument_spec() -> dict[str, dict[str, t.Any]]:
-    """Return the options of a guard."""
-    return {"only_tags": {"type": "list", "elements": "str"}, "only_pool": {"type": "str"}}
-
+GUARD_OPTIONS: t.Final[dict[str, dict[str, t.Any]]] = {
+    "only_tags": {"type": "list", "elements": "str"},
+    "only_pool": {"type": "str"},
+}
+"""The options of a guard."""
 
 # --- entries ---
 

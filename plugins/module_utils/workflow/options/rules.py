@@ -85,23 +85,22 @@ def _list_of(options: Spec) -> dict[str, t.Any]:
     return {"type": "list", "elements": "dict", "options": options}
 
 
-def rules_argument_spec() -> Spec:
-    """Return the rules that one VM may have: at the top level, and in each entry of C(vms)."""
-    return {
-        "affinity": _list_of(AFFINITY),
-        "topology_spread": _list_of(SPREAD),
-        "node_affinity": {
-            "type": "dict",
-            "options": {"required": _list_of(REQUIRED), "preferred": _list_of(PREFERRED)},
-        },
-        "tolerations": _list_of(TOLERATION),
-        "ha": {"type": "dict", "options": HA},
-        "group": {"type": "dict", "options": GROUP},
-        "demand": {"type": "dict", "options": DEMAND},
-        "priority": {"type": "str"},
-        "scheduling_gates": {"type": "list", "elements": "str"},
-        "profile": {"type": "str"},
-    }
+RULE_OPTIONS: t.Final[Spec] = {
+    "affinity": _list_of(AFFINITY),
+    "topology_spread": _list_of(SPREAD),
+    "node_affinity": {
+        "type": "dict",
+        "options": {"required": _list_of(REQUIRED), "preferred": _list_of(PREFERRED)},
+    },
+    "tolerations": _list_of(TOLERATION),
+    "ha": {"type": "dict", "options": HA},
+    "group": {"type": "dict", "options": GROUP},
+    "demand": {"type": "dict", "options": DEMAND},
+    "priority": {"type": "str"},
+    "scheduling_gates": {"type": "list", "elements": "str"},
+    "profile": {"type": "str"},
+}
+"""The rules that one VM may have: at the top level, and in each entry of C(vms)."""
 
 
 def parse_rules(
@@ -266,9 +265,11 @@ STANDING: Spec = {
 }
 
 
-def guest_rules_argument_spec() -> Spec:
-    """Return the options that several modules share."""
-    return {"rules": {**_list_of(STANDING), "default": []}, "tag_rules": {"type": "bool", "default": True}}
+GUEST_RULE_OPTIONS: t.Final[Spec] = {
+    "rules": {**_list_of(STANDING), "default": []},
+    "tag_rules": {"type": "bool", "default": True},
+}
+"""The options for standing rules, which several modules share."""
 
 
 def standing_rules(params: Mapping[str, t.Any]) -> StandingRules:

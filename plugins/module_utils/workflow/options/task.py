@@ -90,13 +90,12 @@ _NUMBER = re.compile(r"\{n(?::0([1-9]))?\}")
 _TOLD = 10
 
 
-def count_argument_spec() -> dict[str, dict[str, t.Any]]:
-    """Return the options that an entry of C(vms) has in addition to those of a VM."""
-    return {
-        "count": {"type": "int"},
-        "count_start": {"type": "int"},
-        "surplus": {"type": "str", "choices": [KEEP, ABSENT]},
-    }
+COUNT_OPTIONS: t.Final[dict[str, dict[str, t.Any]]] = {
+    "count": {"type": "int"},
+    "count_start": {"type": "int"},
+    "surplus": {"type": "str", "choices": [KEEP, ABSENT]},
+}
+"""The options that an entry of C(vms) has in addition to those of a VM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +162,7 @@ def expand(vms: Sequence[Mapping[str, t.Any]], defaults: Mapping[str, t.Any], op
 
     defaults are the options at the top of the task; option is what messages call the list.
     """
-    expanded, counting = Expanded([], [], []), count_argument_spec()
+    expanded, counting = Expanded([], [], []), COUNT_OPTIONS
     for position, body in enumerate(vms):
         own = {key: value for key, value in body.items() if key not in counting}
         bodies = [own]
