@@ -86,6 +86,8 @@ class Guard:
         return sorted(self.tags - {tag.lower() for tag in guest.tags})
 
 
+NO_GUARD = Guard()
+
 GUARD_OPTIONS: t.Final[dict[str, dict[str, t.Any]]] = {
     "only_tags": {"type": "list", "elements": "str"},
     "only_pool": {"type": "str"},
@@ -153,7 +155,7 @@ class Entry:
     limits: str = "enforce"
     apply_pending: str = "never"
     given: Mapping[str, t.Any] = field(default_factory=dict, repr=False)
-    guard: Guard = field(default_factory=Guard)
+    guard: Guard = NO_GUARD
     addresses: Wanted = field(default_factory=dict)
     clusters: tuple[str, ...] = ()
     host_groups: tuple[str, ...] = ()
@@ -189,7 +191,7 @@ def build_entries(
     common = {name: params.get(name) for name in names}
     priorities = parse_priority_classes(params["priority_classes"]) if params.get("priority_classes") else {}
     classes = _classes(params["device_classes"]) if params.get("device_classes") else {}
-    pools = pools_of(params)
+    pools = pools_of(params) if params.get("address_pools") else {}
     vms = params.get("vms")
     bodies: list[dict[str, t.Any]] = [common]
     if vms is not None:
@@ -197,13 +199,16 @@ def build_entries(
             if common.get(name) is not None:
                 raise InvalidRequest(f"{name}: cannot be a default for several VMs; set it in each entry of {option}")
         bodies = [{name: common[name] if body.get(name) is None else body[name] for name in names} for body in vms]
-        _check_defaults(common, bodies)
+        if any(common.get(option) is not None for option in FOR_SOURCES):
+            _check_defaults(common, bodies)
     entries = []
     for position, body in enumerate(bodies):
         where = f"{option}[{origins[position] if origins else position}]." if vms else ""
         if body.get("per_node"):
             check_per_node(where, body, several_clusters=bool(params.get("clusters")))
-        _check_sources(where, vms[position] if vms else body, body)
+        given = vms[position] if vms else body
+        if any(given.get(option) is not None for option in FOR_SOURCES):
+            _check_sources(where, given, body)
         try:
             rules = parse_rules(body, prefix=where, priority_classes=priorities)
             claims = _claims(where, body["devices"], classes) if body.get("devices") else ()
@@ -225,9 +230,7 @@ def build_entries(
 
 
 def pools_of(params: Mapping[str, t.Any]) -> Pools:
-    """Return the address pools of a task, by name. Raises InvalidRequest."""
-    if not params.get("address_pools"):
-        return {}
+    """Return the address pools of a task that has some, by name. Raises InvalidRequest."""
     from .address_pools import parse_pools
 
     return parse_pools(params["address_pools"])
@@ -311,7 +314,7 @@ def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[
         limits=body.get("limits") or "enforce",
         apply_pending=body.get("apply_pending") or "never",
         given={name: value for name, value in body.items() if value is not None},
-        guard=Guard.of(body),
+        guard=Guard.of(body) if body.get("only_tags") or body.get("only_pool") else NO_GUARD,
         host_groups=tuple(body.get("host_groups") or ()),
         host_vars=dict(body.get("host_vars") or {}),
         lasting=lasting,

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...engine.node_selection import compiled_regex
@@ -34,19 +34,14 @@ def check_per_node(where: str, body: Mapping[str, t.Any], *, several_clusters: b
         raise InvalidRequest(f"{where}vmid: {body['vmid']} cannot be that of a copy on each node; set node, too")
 
 
-def on_each_node(entries: Sequence[Entry], read: Callable[[], Snapshot]) -> tuple[list[Entry], list[str]]:
+def on_each_node(entries: Sequence[Entry], cluster: Snapshot) -> tuple[list[Entry], list[str]]:
     """Return the entries, of which each for a template per node without a node is replaced by one for each node, and
-    warnings.
-
-    read returns the cluster, and is only called if it is needed. Raises InvalidRequest.
+    warnings. Raises InvalidRequest.
     """
-    if not any(_is_open(entry) for entry in entries):
-        return list(entries), []
-    cluster = read()
     found: list[Entry] = []
     warnings: list[str] = []
     for entry in entries:
-        if not _is_open(entry):
+        if not (entry.request.per_node and entry.request.node is None):
             found.append(entry)
             continue
         copies, left = _copies(entry, cluster)
@@ -57,10 +52,6 @@ def on_each_node(entries: Sequence[Entry], read: Callable[[], Snapshot]) -> tupl
     found = [replace(entry, position=position) for position, entry in enumerate(found)]
     check_unique(found, "vms")
     return found, warnings
-
-
-def _is_open(entry: Entry) -> bool:
-    return entry.request.per_node and entry.request.node is None
 
 
 def _copies(entry: Entry, cluster: Snapshot) -> tuple[list[Entry], list[str]]:

@@ -18,7 +18,7 @@ import inspect
 import sys
 import types
 import typing as t
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ...engine.framework.interface import Plugin, Setting
@@ -48,7 +48,10 @@ def profiles_of(
 
     Raises InvalidPluginConfig, InvalidRequest.
     """
-    config = _with_options(read_plugin_config(params.get("plugin_config")), params)
+    given = params.get("plugin_config")
+    config = {} if given is None else read_plugin_config(given)
+    if any(params.get(option) for option in SETTINGS_OF_OPTIONS):
+        config = _with_options(config, params)
     registry = builtin_registry()
     if params.get("plugin_paths"):
         load_plugin_paths(registry, params["plugin_paths"])
@@ -59,8 +62,6 @@ def profiles_of(
 def read_plugin_config(given: t.Any) -> dict[str, t.Any]:
     """Return the plugin config as data, given as a mapping or as the path of a YAML file. Raises InvalidPluginConfig.
     """
-    if given is None:
-        return {}
     if isinstance(given, Mapping):
         return copy.deepcopy(dict(given))
     if not isinstance(given, str):
@@ -129,7 +130,19 @@ def load_entry_points(registry: Registry) -> None:
 
     Raises InvalidPluginConfig, which names the package and the reason.
     """
-    for entry in sorted(_entry_points(), key=lambda entry: (entry.name, entry.value)):
+    # entry_points() would parse the metadata of all packages.
+    offering = {
+        package.name
+        for package in importlib.metadata.distributions()
+        if ENTRY_POINT_GROUP in (package.read_text("entry_points.txt") or "")
+    }
+    # Of several versions, the first one on the path counts.
+    found = [
+        entry
+        for name in offering
+        for entry in importlib.metadata.distribution(name).entry_points.select(group=ENTRY_POINT_GROUP)
+    ]
+    for entry in sorted(found, key=lambda entry: (entry.name, entry.value)):
         package = f"package {entry.dist.name}" if entry.dist is not None else "a package"
         origin = f"{package}, entry point {entry.name}"
         try:
@@ -145,15 +158,6 @@ def load_entry_points(registry: Registry) -> None:
             )
         for plugin in plugins:
             _register(registry, plugin, origin)
-
-
-def _entry_points() -> Iterator[importlib.metadata.EntryPoint]:
-    """Yield the entry points of the group. Parses the metadata of no other package, as entry_points() does."""
-    distributions = importlib.metadata.distributions()
-    names = {each.name for each in distributions if ENTRY_POINT_GROUP in (each.read_text("entry_points.txt") or "")}
-    for name in names:
-        # Of several versions, the first one on the path counts.
-        yield from importlib.metadata.distribution(name).entry_points.select(group=ENTRY_POINT_GROUP)
 
 
 def _register(registry: Registry, plugin: type[Plugin], origin: str) -> None:

@@ -112,32 +112,30 @@ def parse_rules(
     C(parse_priority_classes) returns. Raises InvalidRequest, which names option, value and what was expected.
     """
     fields: dict[str, t.Any] = {}
-
-    def given(name: str) -> tuple[str, t.Any] | None:
-        return None if params.get(name) is None else (f"{prefix}{name}", params[name])
-
-    if (found := given("affinity")) is not None:
+    # Each with its name in messages.
+    given = {name: (f"{prefix}{name}", params[name]) for name in RULE_OPTIONS if params.get(name) is not None}
+    if (found := given.get("affinity")) is not None:
         fields["affinity"] = tuple(_affinity(Fields(*item, AFFINITY)) for item in items_of(*found))
-    if (found := given("topology_spread")) is not None:
+    if (found := given.get("topology_spread")) is not None:
         fields["topology_spread"] = tuple(_spread(Fields(*item, SPREAD)) for item in items_of(*found))
-    if (found := given("node_affinity")) is not None:
+    if (found := given.get("node_affinity")) is not None:
         body = Fields(*found, ("required", "preferred"))
         fields["node_required"] = tuple(_expression(item) for item in body.maps("required", REQUIRED))
         fields["node_preferred"] = tuple(_expression(item) for item in body.maps("preferred", PREFERRED))
-    if (found := given("tolerations")) is not None:
+    if (found := given.get("tolerations")) is not None:
         fields["tolerations"] = tuple(_toleration(Fields(*item, TOLERATION)) for item in items_of(*found))
-    if (found := given("ha")) is not None:
+    if (found := given.get("ha")) is not None:
         fields["ha"] = read_ha(Fields(*found, HA))
-    if (found := given("group")) is not None:
+    if (found := given.get("group")) is not None:
         body = Fields(*found, GROUP)
         fields["gang"] = GangRef(body.require_text("name"), body.whole("min_available", 1, default=0))
-    if (found := given("demand")) is not None:
+    if (found := given.get("demand")) is not None:
         fields["demand"] = _demand(Fields(*found, DEMAND))
-    if (found := given("priority")) is not None:
+    if (found := given.get("priority")) is not None:
         fields["priority"] = _priority(*found, priority_classes or {})
-    if (found := given("scheduling_gates")) is not None:
+    if (found := given.get("scheduling_gates")) is not None:
         fields["scheduling_gates"] = tuple(text_of(*item) for item in items_of(*found))
-    if (found := given("profile")) is not None:
+    if (found := given.get("profile")) is not None:
         fields["profile"] = text_of(*found)
     return fields
 

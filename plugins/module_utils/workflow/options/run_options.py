@@ -63,13 +63,20 @@ class RunOptions:
         """Return the options of a qemu_schedule task. Raises InvalidRequest."""
         for option, least in LEAST.items():
             check_range(option, params[option], least)
+        seconds = params["shutdown_timeout"]
+        if seconds is not None:
+            check_range("shutdown_timeout", seconds, 0)
+        if seconds == 0 and not params["force"]:
+            raise InvalidRequest(
+                "shutdown_timeout: 0 stops a VM at once, expected force=true beside it, or more than 0"
+            )
         return cls(
             # A plan that is carried out only in part is a different plan.
             all_or_nothing=params["all_or_nothing"] or params["apply"] is not None,
             parallel=params["parallel_creates"],
             timeout=float(params["timeout"]),
             wait_for_capacity=float(params["wait_for_capacity"]),
-            shutdown=_shutdown(params["shutdown_timeout"], force=params["force"]),
+            shutdown=Shutdown(seconds, force=params["force"]),
             steps=search_steps(params),
             room=None if params.get("make_room") is None else _room(params),
             apply=params["apply"],
@@ -86,15 +93,6 @@ class RunOptions:
         """Return the options of a run that only compares the VMs with the cluster."""
         skip = params.get("when_unreachable") == SKIP
         return cls(all_or_nothing=False, parallel=8, respects_locks=False, skip_unreachable=skip)
-
-
-def _shutdown(seconds: int | None, *, force: bool) -> Shutdown:
-    """Raise InvalidRequest unless these seconds can be given to a VM that is stopped with or without force."""
-    if seconds is not None:
-        check_range("shutdown_timeout", seconds, 0)
-    if seconds == 0 and not force:
-        raise InvalidRequest("shutdown_timeout: 0 stops a VM at once, expected force=true beside it, or more than 0")
-    return Shutdown(seconds, force=force)
 
 
 def _room(params: Mapping[str, t.Any]) -> MoveOptions:

@@ -62,12 +62,16 @@ class Task:
             from .device_options import device_attributes
 
             attributes = device_attributes(params["device_attributes"])
-        return cls(entries, series, in_use, default, attributes, pools_of(params))
+        pools = pools_of(params) if params.get("address_pools") else {}
+        return cls(entries, series, in_use, default, attributes, pools)
 
     def on_each_node(self, read: Callable[[], Snapshot]) -> tuple[Task, list[str]]:
-        """Return the task with one entry for each copy of a template per node, and warnings. read returns the cluster.
+        """Return the task with one entry for each copy of a template per node, and warnings. read returns the cluster;
+        without such templates, it is not called.
         """
-        entries, cautions = on_each_node(self.entries, read)
+        if not any(entry.request.per_node and entry.request.node is None for entry in self.entries):
+            return self, []
+        entries, cautions = on_each_node(self.entries, read())
         return replace(self, entries=entries), cautions
 
     def surplus(self, read: Callable[[], Iterable[Guest]]) -> tuple[list[Entry], list[str]]:
@@ -162,9 +166,9 @@ def expand(vms: Sequence[Mapping[str, t.Any]], defaults: Mapping[str, t.Any], op
 
     defaults are the options at the top of the task; option is what messages call the list.
     """
-    expanded, counting = Expanded([], [], []), COUNT_OPTIONS
+    expanded = Expanded([], [], [])
     for position, body in enumerate(vms):
-        own = {key: value for key, value in body.items() if key not in counting}
+        own = {key: value for key, value in body.items() if key not in COUNT_OPTIONS}
         bodies = [own]
         if body.get("count") is not None:
             series = _series(f"{option}[{position}].", body, {**defaults, **_given_options(body)})
@@ -172,7 +176,12 @@ def expand(vms: Sequence[Mapping[str, t.Any]], defaults: Mapping[str, t.Any], op
             bodies = [{**own, "name": series.name(start + offset)} for offset in range(body["count"])]
             expanded.series.append(series)
         else:
-            _check_uncounted(f"{option}[{position}].", body)
+            if _NUMBER.search(str(body.get("name") or "")):
+                name = body["name"]
+                raise InvalidRequest(f"{option}[{position}].count: is missing; name {name!r} has a place for a number")
+            for key in ("count_start", "surplus"):
+                if body.get(key) is not None:
+                    raise InvalidRequest(f"{option}[{position}].{key}: {body[key]!r} requires count, which is not set")
         expanded.vms.extend(bodies)
         if len(expanded.vms) > MOST_VMS:
             raise InvalidRequest(f"{option}: more than {MOST_VMS} VMs are not possible in one task; use several tasks")
@@ -234,14 +243,6 @@ def _series(where: str, body: Mapping[str, t.Any], merged: Mapping[str, t.Any]) 
             "or only_tags, which tell the VMs of this task from others"
         )
     return Series(str(name), body.get("surplus") or KEEP, tags, merged.get("pool"), guard)
-
-
-def _check_uncounted(where: str, body: Mapping[str, t.Any]) -> None:
-    if _NUMBER.search(str(body.get("name") or "")):
-        raise InvalidRequest(f"{where}count: is missing; name {body['name']!r} has a place for a number")
-    for option in ("count_start", "surplus"):
-        if body.get(option) is not None:
-            raise InvalidRequest(f"{where}{option}: {body[option]!r} requires count, which is not set")
 
 
 def _given_options(body: Mapping[str, t.Any]) -> dict[str, t.Any]:
