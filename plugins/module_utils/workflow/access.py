@@ -9,7 +9,7 @@ import re
 import sys
 import typing as t
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -139,9 +139,8 @@ class Access:
 
     def give_up_claims(self) -> None:
         """Release the claimed reservations."""
-        if self.claimed:
-            self.ledger.release(self.identity(), self.claimed, self.holder)
-            self.claimed = frozenset()
+        self.ledger.release(self.identity(), self.claimed, self.holder)
+        self.claimed = frozenset()
 
     def check_release(self, request: Request) -> None:
         """Raise InvalidRequest if an option of the VM is newer than the cluster. Reads only if such an option
@@ -195,7 +194,7 @@ class Access:
         """Return the cluster's name in the ledger, the same for every user and every address."""
         if self._identity is None:
             known = self._recall()
-            self._identity = known[0] if known else self._asked_identity()
+            self._identity = known[0] if known else self._ask_identity()
         return self._identity
 
     def read(self, known: Mapping[int, KnownGuest] = MappingProxyType({}), *, patience: float = SETTLING) -> Snapshot:
@@ -262,15 +261,19 @@ class Access:
         if fresh and any(_takes_any_vmid(request) for request in requests):
             bounds = read_next_id(self.reader)
             snapshot = replace(snapshot, next_id=(bounds.lower, bounds.upper), vmids_unseen=bounds.unseen)
+        disks = [disk for request in requests for disk in request.disks]
+        volumes = frozenset(volume for disk in disks for volume in (disk.volume, disk.source) if volume)
         needs = Needs(
             bridges=Subject.BRIDGES in subjects and any(request.bridges for request in requests),
             named=frozenset(each for request in requests for each in request.named if Subject.NAMED in subjects),
-            cpu_types=Subject.CPU in subjects and any(_names_cpu(request) for request in requests),
+            cpu_types=Subject.CPU in subjects
+            and any(request.cpu_type not in (None, *COMMON_CPU_TYPES) for request in requests),
             cpu_flags=Subject.CPU in subjects and any(request.cpu_flags for request in requests),
             pressure=Subject.PRESSURE in subjects and bool(requests),
             maintenance=fresh and bool(requests),
-            ha_rules=any(request.ha for request in requests) or (Subject.HA_RULES in subjects and _uses_ha(snapshot)),
-            volumes=_named_volumes(requests) if Subject.VOLUMES in subjects else frozenset(),
+            ha_rules=any(request.ha for request in requests)
+            or (Subject.HA_RULES in subjects and any(guest.ha_managed for guest in snapshot.guests)),
+            volumes=volumes if Subject.VOLUMES in subjects else frozenset(),
             new_bytes=_new_bytes(requests, many=many) if Subject.VOLUMES in subjects else 0,
             devices=devices,
         )
@@ -299,7 +302,7 @@ class Access:
         if known is not None and known[1] == names:
             return
         before = self.identity()
-        found = before if known is None and self._identity_is_fresh else self._asked_identity()
+        found = before if known is None and self._identity_is_fresh else self._ask_identity()
         if len(names) > 1 and found.startswith(IDENTIFIED_BY_AUTHORITY):
             self.ledger.remember_endpoint(*self._endpoint, found, names)
         if found != before:
@@ -312,7 +315,7 @@ class Access:
         # Earlier versions identified clusters by names and addresses.
         return known if known is not None and known[0].startswith(IDENTIFIED_BY_AUTHORITY) else None
 
-    def _asked_identity(self) -> str:
+    def _ask_identity(self) -> str:
         self._identity_is_fresh = True
         return identity(self.reader)
 
@@ -355,15 +358,6 @@ def _guests_alike(requests: Iterable[Request], snapshot: Snapshot) -> frozenset[
     return frozenset(guest.vmid for request in due for guest in guests_like(request, snapshot.guests) if guest.vmid > 0)
 
 
-def _names_cpu(request: Request) -> bool:
-    return request.cpu_type is not None and request.cpu_type not in COMMON_CPU_TYPES
-
-
-def _named_volumes(requests: Sequence[Request]) -> frozenset[str]:
-    named = (volume for request in requests for disk in request.disks for volume in (disk.volume, disk.source))
-    return frozenset(volume for volume in named if volume)
-
-
 def _new_bytes(requests: Sequence[Request], *, many: bool) -> int:
     """Return the total size of the new disks, as far as it is known before templates and images are read."""
     size = sum(disk.size for request in requests for disk in request.disks)
@@ -376,23 +370,19 @@ def _has_new_disks(request: Request) -> bool:
     return request.clone is not None or any(disk.volume is None for disk in request.disks)
 
 
-def _uses_ha(snapshot: Snapshot) -> bool:
-    return any(guest.ha_managed for guest in snapshot.guests)
-
-
 def _takes_any_vmid(request: Request) -> bool:
     wishes = (request.vmid, request.vmid_range, request.vmid_regex)
     return not any(wishes) and not any(key.startswith("vmid.") for key in request.context)
 
 
+@dataclass(frozen=True, slots=True)
 class RememberingReader:
     """Wraps a reader, and reads only once what does not change within a run."""
 
-    PATHS = frozenset({"/cluster/options", "/version"})
+    PATHS: t.ClassVar = frozenset({"/cluster/options", "/version"})
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-        self._answers: dict[str, t.Any] = {}
+    _reader: Reader
+    _answers: dict[str, t.Any] = field(default_factory=dict)
 
     def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
         if path not in self.PATHS:

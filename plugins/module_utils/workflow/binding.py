@@ -127,7 +127,7 @@ class BindingCycle:
         """
         job.bound = None
         try:
-            if self._wait_for_names(job.nameless, job):
+            if job.nameless and self._wait_for_names(job.nameless, job):
                 self._release(decision.vmid)
                 job.state = State.QUEUED
                 return
@@ -252,16 +252,13 @@ def _in_order(jobs: Sequence[Job]) -> Iterable[Sequence[Job]]:
     """Return the jobs in groups, one after the other: templates are made before their clones, and removed after them.
     """
     groups: Iterable[Sequence[Job]] = [jobs]
-    if any(job.decision is not None and _is_of_own_template(job.decision) for job in jobs):
+    templates = [job.decision.template for job in jobs if job.decision is not None]
+    # One without an identity is made by this run.
+    if any(template is not None and template.identity is None for template in templates):
         groups = made_in_order(jobs)
     if any(job.plan is not None and job.plan.clones for job in jobs):
         groups = chain.from_iterable(map(in_order, groups))
     return groups
-
-
-def _is_of_own_template(decision: Decision) -> bool:
-    """Whether a VM is cloned from a template that the run makes."""
-    return decision.template is not None and decision.template.identity is None
 
 
 @contextmanager

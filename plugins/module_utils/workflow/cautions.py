@@ -31,26 +31,20 @@ def note_cautions(
 
     base_of returns the config that a new VM is made from; requests are those of the whole run.
     """
-    _warn_of_idle_selectors(jobs, placement, requests)
+    ruled = [job for job in jobs if job.decision and (job.request.affinity or job.request.topology_spread)]
+    if ruled:
+        idle = IdleSelectors(placement.before.guests, requests)
+        for job in ruled:
+            job.warn(*idle.cautions(job.entry.request))
     for job in jobs:
         if job.state is not State.DECIDED or job.decision is None:
             continue
         request = job.decision.request
-        job.warn(*ha_cautions(job.decision, placement.snapshot.storages))
+        job.warn(*ha_cautions(job.decision, placement.seen.snapshot.storages))
         job.warn(*device_cautions(request))
         attached = {device.option: device.value for device in job.decision.devices}
         whole = config_with(base_of(request, job.entry), {**request.options, **attached})
         job.warn(*option_cautions(request.options, whole))
-
-
-def _warn_of_idle_selectors(jobs: Sequence[Job], placement: Placement, requests: Sequence[Request]) -> None:
-    """Warn of rules that select no VM, neither an existing nor a requested one."""
-    ruled = [job for job in jobs if job.decision and (job.request.affinity or job.request.topology_spread)]
-    if not ruled:
-        return
-    idle = IdleSelectors(placement.before.guests, requests)
-    for job in ruled:
-        job.warn(*idle.cautions(job.entry.request))
 
 
 class IdleSelectors:

@@ -61,16 +61,15 @@ def known_guests(reservations: Iterable[Reservation], entries: Iterable[Entry] =
     for reservation in reservations:
         meant = [*named.get(reservation.name, ()), *named.get(reservation.vmid, ())]
         whole = reservation.phase == "created"
-        plainly = whole and all(_is_plainly(entry, reservation) for entry in meant)
+        plainly = whole and all(
+            entry.state == "present"
+            and entry.request.name == reservation.name
+            and entry.request.vmid in (None, reservation.vmid)
+            for entry in meant
+        )
         if not reservation.source and (plainly or not meant):
             known[reservation.vmid] = KnownGuest(reservation.name, whole, proven=bool(meant))
     return known
-
-
-def _is_plainly(entry: Entry, reservation: Reservation) -> bool:
-    request = entry.request
-    same = request.name == reservation.name and request.vmid in (None, reservation.vmid)
-    return same and entry.state == "present"
 
 
 def count_reservations(
@@ -162,16 +161,13 @@ def known_among(asked: Mapping[int, Request], guests: Iterable[Guest]) -> dict[i
 
 def with_rules_of(asked: Mapping[int, Request], snapshot: Snapshot) -> Snapshot:
     """Return the snapshot with the groups and rules of the VMs that a run requests, as Proxmox does not store these."""
-    known = known_among(asked, snapshot.guests)
-    guests = (_with_rules(guest, known[guest.vmid]) if guest.vmid in known else guest for guest in snapshot.guests)
-    return replace(snapshot, guests=tuple(guests))
-
-
-def _with_rules(guest: Guest, request: Request) -> Guest:
-    standing = guest.constraints
-    both = merge_constraints(request.constraints, standing.affinity, standing.node_required)
-    # Proxmox tells which HA rule a guest is in.
-    return replace(guest, constraints=replace(both, ha=None))
+    guests = {guest.vmid: guest for guest in snapshot.guests}
+    for vmid, request in known_among(asked, snapshot.guests).items():
+        standing = guests[vmid].constraints
+        both = merge_constraints(request.constraints, standing.affinity, standing.node_required)
+        # Proxmox tells which HA rule a guest is in.
+        guests[vmid] = replace(guests[vmid], constraints=replace(both, ha=None))
+    return replace(snapshot, guests=tuple(guests.values()))
 
 
 def is_settled(guest: Guest) -> bool:

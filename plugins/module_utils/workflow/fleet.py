@@ -86,10 +86,11 @@ def _compare_on_one(access: Access, task: Task, options: RunOptions, *, look_aro
     guests = read().guests if look_around else ()
     task, cautions = task.on_each_node(read)
     entries = [*task.entries, *task.surplus(lambda: guests)[0]]
-    placer = Placer(access, task.profiles, task.default_profile, task.device_attributes, task.pools)
+    placer = Placer(access, task)
     run = Run(options, access, placer, [Job(entry) for entry in entries])
     reports = run.execute(check_mode=True)
-    return Comparisons(entries, reports, [(None, guests)], [*cautions, *placer.doubts, *run.warnings])
+    of_addresses = () if placer.addresses is None else placer.addresses.doubts
+    return Comparisons(entries, reports, [(None, guests)], [*cautions, *of_addresses, *run.warnings])
 
 
 def _compare_on_clusters(run: MultiClusterRun, task: Task, *, look_around: bool) -> Comparisons:
@@ -112,7 +113,7 @@ def _vm(report: VMReport) -> dict[str, t.Any]:
         "drift": _differences(report),
         "pending": {key: dict(values) for key, values in report.pending.items()},
         "broken": _violations(report.job),
-        "error": None if report.error is None else {"code": report.error.code, "message": report.failure},
+        "error": None if report.job.error is None else {"code": report.job.error.code, "message": report.failure},
         "actions": list(report.actions),
     }
 

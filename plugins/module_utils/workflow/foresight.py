@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ..engine.texts import NAMED_KINDS, known_names
 from ..errors import CollectionError, InvalidRequest, PermissionDenied
-from ..model import Decision, Node, Snapshot
+from ..model import Node, Snapshot
 from ..proxmox.api.reader import Reader, ReadOnce
 from ..proxmox.inventory.named import with_named
 from ..proxmox.inventory.named_volumes import read_volumes
@@ -60,7 +60,12 @@ class Foresight:
         plan = job.plan
         try:
             if job.state is State.DECIDED and job.decision is not None:
-                job.warnings.extend(self._of_new(job.label, job.decision))
+                request, node = job.decision.request, job.decision.node
+                problem = unknown_pool(self.reader, self.snapshot, request.pool) if request.pool else None
+                if problem is not None:
+                    raise InvalidRequest(f"{job.label}: {problem}", option="pool")
+                parameters = create_parameters(request, job.decision)
+                job.warnings.extend(self._check(job.label, node, parameters, runs=request.running))
             elif plan is not None and "update" in plan.actions:
                 self.may({**dict.fromkeys(plan.changes.unset, ""), **plan.changes.parameters})
                 runs = plan.status_after == "running"
@@ -69,13 +74,6 @@ class Foresight:
             return error
         return None
 
-    def _of_new(self, label: str, decision: Decision) -> list[str]:
-        request = decision.request
-        problem = unknown_pool(self.reader, self.snapshot, request.pool)
-        if problem is not None:
-            raise InvalidRequest(f"{label}: {problem}", option="pool")
-        return self._check(label, decision.node, create_parameters(request, decision), runs=request.running)
-
     def _check(self, label: str, node: str, parameters: Mapping[str, t.Any], *, runs: bool) -> list[str]:
         """Return warnings about what a node lacks. Raises InvalidRequest for parameters that it would refuse."""
         host = next((each for each in self.snapshot.nodes if each.name == node), None)
@@ -83,12 +81,17 @@ class Foresight:
             return []
         for text in self._missing_volumes(host, parameters):
             raise InvalidRequest(f"{label}: {text}")
-        lacking = [
-            f"{label}: {text}" for text in (*self._missing_bridges(host, parameters), *self._lacks(host, parameters))
-        ]
+        lacking = [f"{label}: {text}" for text in self._missing_bridges(host, parameters)]
+        unsure = []
+        for option, kind, name, there in self._named(host, parameters):
+            what = f"{NAMED_KINDS[kind]} {name!r}"
+            if there is False:
+                lacking.append(f"{label}: {option}: there is no {what} on {node}, or this user may not use it")
+            elif there is None:
+                right = "; that takes Datastore.Allocate on its storage" if kind == "snippet" else ""
+                unsure.append(f"{label}: {option}: it is not known whether {node} has {what}{right}")
         if lacking and runs:
             raise InvalidRequest("; ".join(lacking))
-        unsure = [f"{label}: {text}" for text in self._not_known(host, parameters)]
         return [*(f"{text}. The VM cannot be started." for text in lacking), *unsure]
 
     def _missing_bridges(self, node: Node, parameters: Mapping[str, t.Any]) -> Iterator[str]:
@@ -107,18 +110,6 @@ class Foresight:
                     f"{option}: there is no bridge {bridge!r} on {node.name}, or this user may not use it; "
                     f"known: {known_names(bridges, bridge)}"
                 )
-
-    def _lacks(self, node: Node, parameters: Mapping[str, t.Any]) -> Iterator[str]:
-        """What options name that the node lacks: mappings, snippets, storages."""
-        for option, kind, name, there in self._named(node, parameters):
-            if there is False:
-                yield f"{option}: there is no {NAMED_KINDS[kind]} {name!r} on {node.name}, or this user may not use it"
-
-    def _not_known(self, node: Node, parameters: Mapping[str, t.Any]) -> Iterator[str]:
-        for option, kind, name, there in self._named(node, parameters):
-            if there is None:
-                right = "; that takes Datastore.Allocate on its storage" if kind == "snippet" else ""
-                yield f"{option}: it is not known whether {node.name} has {NAMED_KINDS[kind]} {name!r}{right}"
 
     def _named(self, node: Node, parameters: Mapping[str, t.Any]) -> Iterator[tuple[str, str, str, bool | None]]:
         """What options name, as option, kind, name, and whether the node has it; None if that is not known."""

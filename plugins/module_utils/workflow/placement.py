@@ -92,11 +92,6 @@ class Placement:
     claims: Claims
     doubts: Sequence[str] = ()
 
-    @property
-    def snapshot(self) -> Snapshot:
-        """The cluster as read."""
-        return self.seen.snapshot
-
     @contextlib.contextmanager
     def with_starting(self) -> Iterator[None]:
         """Count guests that the run starts as running while other VMs are decided."""

@@ -48,7 +48,8 @@ from .counting import (
 from .existing.matching import Match, doubts, is_silent, match_entries
 from .job import Job, State
 from .new_ha_rules import with_new_rules
-from .options.entries import RUNNING, Entry, require_creatable
+from .options.entries import NOT_CREATED, RUNNING, Entry, require_creatable
+from .options.task import Task
 from .own_templates import in_waves
 from .placement import Lessons, Placement, Seen, decisions_of
 from .report import note_after, usage_before
@@ -56,7 +57,6 @@ from .report import note_after, usage_before
 if t.TYPE_CHECKING:
     from .address_book import AddressBook
     from .archives import Archives
-    from .options.address_pools import Pools
     from .templates import Templates
 
 
@@ -68,36 +68,23 @@ class Placer:
         device_attributes: those that the task gives to devices.
     """
 
-    def __init__(
-        self,
-        access: Access,
-        profiles: Mapping[str, Profile],
-        default_profile: str,
-        device_attributes: Mapping[str, Mapping[str, t.Any]],
-        pools: Pools,
-        steps: int | None = None,
-    ) -> None:
-        """pools are the address pools of the task. steps limits a search for places; None: the default."""
+    def __init__(self, access: Access, task: Task, steps: int | None = None) -> None:
+        """steps limits a search for places; None: the default."""
         self._access = access
-        self._profiles = profiles
-        self._default = default_profile
-        self.device_attributes = device_attributes
+        self._profiles = task.profiles
+        self._default = task.default_profile
+        self.device_attributes = task.device_attributes
         self.addresses: AddressBook | None = None
-        if pools:
+        if task.pools:
             from .address_book import AddressBook
 
-            self.addresses = AddressBook(pools, access.reader)
+            self.addresses = AddressBook(task.pools, access.reader)
         self._steps = steps
-        self._subjects = subjects_of(profiles.values())
+        self._subjects = subjects_of(task.profiles.values())
         # The requests of this run by VMID, for the VMs that it has found or placed so far.
         self._asked: dict[int, Request] = {}
         # The names of the existing VMs that rounds have found, by VMID.
         self._found: dict[int, str] = {}
-
-    @property
-    def doubts(self) -> Sequence[str]:
-        """Warnings about static addresses, as sentences."""
-        return self.addresses.doubts if self.addresses is not None else ()
 
     @cached_property
     def _archives(self) -> Archives:
@@ -121,9 +108,10 @@ class Placer:
         """
         with self.lease() if reserve else contextlib.nullcontext() as cycle:
             placement = self.prepare(jobs, self.read(jobs, lessons, cycle))
-            for wave in self._in_waves(placement):
+            clones = any(job.entry.clone is not None for job in placement.new)
+            for wave in self._in_waves(placement) if clones else [placement.new]:
                 requests, present = self.complete_requests(placement, wave), self.present(placement)
-                with placement.with_starting():
+                with placement.with_starting() if placement.starting else contextlib.nullcontext():
                     outcomes = place_batch(
                         placement.scheduler, list(requests.values()), time.time(), present, self._steps
                     )
@@ -133,7 +121,8 @@ class Placer:
                     self._foretell_templates(placement, requests)
             self.conclude(placement)
             if cycle is not None:
-                self._access.give_up_claims()
+                if self._access.claimed:
+                    self._access.give_up_claims()
                 if not (all_or_nothing and any(job.error for job in jobs)):
                     self.reserve(jobs, cycle)
             return placement
@@ -142,7 +131,7 @@ class Placer:
         """Return the new VMs in the order of their decisions: templates of the task before their clones."""
         new = placement.new
         templates = [job for job in placement.jobs if job.entry.request.options.get(TEMPLATE)]
-        if not templates or not any(job.entry.clone for job in new):
+        if not templates:
             return [new]
         self._templates.begin([job.guest.vmid for job in templates if job.guest is not None])
         return in_waves(new, placement.scheduler.cluster)
@@ -211,7 +200,9 @@ class Placer:
         of_others = {each.vmid for each in reservations}
         own = {each.vmid: each.name for each in present if not each.source and each.vmid not in of_others}
         found = {vmid: name for vmid, name in self._found.items() if vmid not in of_others}
-        snapshot = self._with_names(lessons.as_shown(snapshot), entries, {**found, **own})
+        if lessons.unreachable or lessons.moved:
+            snapshot = lessons.as_shown(snapshot)
+        snapshot = self._with_names(snapshot, entries, {**found, **own})
         counted = count_reservations(snapshot, reservations, known, access.is_gone, access.is_another)
         if cycle is not None:
             cycle.confirm(counted.fulfilled)
@@ -236,7 +227,9 @@ class Placer:
             if job.state is State.QUEUED and job.entry.backup is not None:
                 self._restore(job, seen.snapshot)
         new = [job for job in jobs if job.state is State.QUEUED]
-        requests = self._needs_of([job.entry for job in new], counted.snapshot)
+        requests = [job.entry.request for job in new]
+        if any(job.entry.clone is not None for job in new):
+            requests = self._needs_of([job.entry for job in new], counted.snapshot)
         devices = None
         if any(request.devices for request in requests):
             from .options.device_options import device_needs
@@ -249,7 +242,9 @@ class Placer:
             whole = with_new_rules(whole, jobs)
         taken_over = {seen.matches[job].take_over for job in jobs}
         stand_ins = [guest for guest in counted.stand_ins if guest.vmid not in taken_over]
-        shown = with_rules_of(self._asked, with_moves(whole, counted.under_way))
+        shown = with_moves(whole, counted.under_way) if counted.under_way else whole
+        if self._asked:
+            shown = with_rules_of(self._asked, shown)
         taken = seen.lessons.taken
         state = cluster_state(shown, stand_ins, taken)
         if self.addresses is not None:
@@ -260,7 +255,7 @@ class Placer:
             new,
             before=with_stand_ins(shown, stand_ins, taken),
             scheduler=Scheduler(state, self._profiles, self._default),
-            nodes=usage_before(state, self._profiles[self._default]),
+            nodes=[usage_before(info, self._profiles[self._default]) for info in state.nodes],
             starting=[job.guest.vmid for job in jobs if job.guest is not None and job.entry.state in RUNNING],
             claims=Claims.of(counted.pending, jobs),
         )
@@ -269,11 +264,10 @@ class Placer:
         """Return the requests with what clones need of their nodes because of their templates. A source that cannot be
         resolved is an error of its VM later.
         """
-        state = ClusterState(snapshot) if any(entry.clone is not None for entry in entries) else None
-        needs = []
+        state, needs = ClusterState(snapshot), []
         for entry in entries:
             request = entry.request
-            if state is not None and entry.clone is not None:
+            if entry.clone is not None:
                 with contextlib.suppress(CollectionError):
                     request = self._templates.resolve(entry, state)
             needs.append(request)
@@ -283,8 +277,9 @@ class Placer:
         """Note the result of the cycle."""
         note_after(placement.nodes, placement.scheduler.cluster)
         entries, seen = [job.entry for job in placement.jobs], placement.seen
-        matches = [seen.matches[job] for job in placement.jobs]
-        placement.doubts = doubts(entries, matches, seen.counted.snapshot.guests)
+        if any(entry.accept_unknown for entry in entries):
+            matches = [seen.matches[job] for job in placement.jobs]
+            placement.doubts = doubts(entries, matches, seen.counted.snapshot.guests)
 
     def _take_over(self, job: Job, match: Match) -> None:
         """Note in a job what matching found. A requested VM that does not exist stays in the queue."""
@@ -306,7 +301,8 @@ class Placer:
                 self._found[match.guest.vmid] = job.entry.request.name or match.guest.name or ""
                 job.exists(match.guest)
             else:
-                require_creatable(job.label, job.entry.state)
+                if job.entry.state in NOT_CREATED:
+                    require_creatable(job.label, job.entry.state)
                 # What a new VM does not have needs not be unset; a clone or a restored VM may have it.
                 made_from = job.entry.clone is not None or job.entry.backup is not None
                 options = job.entry.request.options
@@ -331,13 +327,20 @@ class Placer:
         requests: dict[Job, Request] = {}
         for job in jobs:
             try:
-                request = self._access.standing.on_request(self._resolve(job.entry, state), state.snapshot.nodes)
+                request = job.entry.request
+                if job.entry.clone is not None:
+                    request = self._templates.resolve(job.entry, state)
+                elif job.entry.backup is None:
+                    check_new(request.options)
+                request = self._access.standing.on_request(request, state.snapshot.nodes)
                 if Subject.DEMAND in self._subjects:
                     request = with_demand(request, state)
                 inherited = self.base_of(request, job.entry)
                 if self.addresses is not None:
                     request = self.addresses.assign(job.entry, request, inherited)
-                placement.claims.claim(job.entry, config_with(inherited, request.options))
+                config = config_with(inherited, request.options)
+                if job.entry.addresses or any(key.startswith("ipconfig") for key in config):
+                    placement.claims.claim(job.entry, config)
             except CollectionError as error:
                 job.fail(error)
             else:
@@ -350,16 +353,10 @@ class Placer:
             return request.archive.config
         return {} if request.clone is None else self._templates.base_of(request, entry)
 
-    def _resolve(self, entry: Entry, state: ClusterState) -> Request:
-        """Return the request, checked with what the VM is made from."""
-        if entry.clone is not None:
-            return self._templates.resolve(entry, state)
-        if entry.backup is None:
-            check_new(entry.request.options)
-        return entry.request
-
     def present(self, placement: Placement) -> Collection[Request]:
         """Return the run's requests for VMs that exist already."""
+        if not self._asked:
+            return ()
         return known_among(self._asked, placement.scheduler.cluster).values()
 
     def note(self, job: Job, outcome: Outcome, placement: Placement) -> None:

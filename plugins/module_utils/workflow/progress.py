@@ -90,7 +90,7 @@ def _of_step(step: VMStep) -> dict[str, t.Any]:
         "node": report.node,
         "actions": report.actions,
         "seconds": round(step.seconds, 2),
-        "error": None if report.error is None else report.error.code,
+        "error": None if report.job.error is None else report.job.error.code,
     }
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from ..engine.cache import ClusterState, NodeInfo
 from ..engine.profiles import Profile
-from ..errors import CollectionError
 from ..model import GIB, MIB, Decision, Guest
 from ..proxmox.making import LeftBehind, NotStarted, Unknown
 from ..proxmox.options.request import create_parameters
@@ -59,10 +58,6 @@ class VMReport:
         """The VM's name, as requested or found."""
         guest = self.job.guest
         return self.job.entry.request.name or (None if guest is None else guest.name)
-
-    @property
-    def error(self) -> CollectionError | None:
-        return self.job.error
 
     @property
     def changed(self) -> bool:
@@ -250,9 +245,28 @@ class NodeUsage:
         }
 
 
-def usage_before(cluster: ClusterState, profile: Profile) -> list[NodeUsage]:
-    """Return the current usage of the nodes, in order of name. Only storages that can hold disks are included."""
-    return [_usage(info, profile) for info in cluster.nodes]
+def usage_before(info: NodeInfo, profile: Profile) -> NodeUsage:
+    """Return the usage of a node before the run. Only storages that can hold disks are included."""
+    host = info.node
+    policy = profile.policy
+    return NodeUsage(
+        node=info.name,
+        online=host.online,
+        maintenance=host.maintenance,
+        cores=host.cores,
+        memory=host.memory,
+        cores_limit=policy.cpu.allocatable(host) if "cpu" in policy.enforced else None,
+        memory_limit=policy.memory.allocatable(host) if "memory" in policy.enforced else None,
+        cores_before=info.cores,
+        memory_before=info.memory,
+        storages={
+            name: StorageUsage(storage.use.shared, storage.use.total, used, used)
+            for name, storage in info.storages.items()
+            if storage.active and "images" in storage.content
+            for used in [storage.use.used + storage.use.pending]
+        },
+        guests=tuple(guest for guest in info.guests if not guest.template),
+    )
 
 
 def note_after(usage: Sequence[NodeUsage], cluster: ClusterState) -> None:
@@ -288,32 +302,6 @@ def keep_before(earlier: Sequence[NodeUsage], latest: list[NodeUsage]) -> list[N
             for name, storage in node.storages.items():
                 storage.before = first.storages[name].before if name in first.storages else storage.before
     return latest
-
-
-def _usage(info: NodeInfo, profile: Profile) -> NodeUsage:
-    """Return the usage of a node before the run."""
-    host = info.node
-    policy = profile.policy
-    cores_limit = policy.cpu.allocatable(host) if "cpu" in policy.enforced else None
-    memory_limit = policy.memory.allocatable(host) if "memory" in policy.enforced else None
-    return NodeUsage(
-        node=info.name,
-        online=host.online,
-        maintenance=host.maintenance,
-        cores=host.cores,
-        memory=host.memory,
-        cores_limit=cores_limit,
-        memory_limit=memory_limit,
-        cores_before=info.cores,
-        memory_before=info.memory,
-        storages={
-            name: StorageUsage(storage.use.shared, storage.use.total, used, used)
-            for name, storage in info.storages.items()
-            if storage.active and "images" in storage.content
-            for used in [storage.use.used + storage.use.pending]
-        },
-        guests=tuple(guest for guest in info.guests if not guest.template),
-    )
 
 
 def _guest(guest: Guest) -> dict[str, t.Any]:

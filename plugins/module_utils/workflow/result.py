@@ -18,7 +18,6 @@ from ..model import Decision
 from ..proxmox.making import LeftBehind, NotStarted, Unknown
 from ..proxmox.options.values import static_addresses
 from .job import Job
-from .options.entries import Entry
 from .report import NodeUsage, VMReport
 
 NOTHING = "none"
@@ -71,7 +70,7 @@ def result_of(
         "vms": list(_vm_results(reports, in_full)),
     }
     # If requests failed before any node was evaluated, the usage of the nodes does not matter.
-    if not any(report.error for report in reports) or any(
+    if not any(report.job.error for report in reports) or any(
         report.changed or _was_tried(report.job) for report in reports
     ):
         result["nodes"] = [node.as_result(with_guests=with_guests) for node in nodes]
@@ -114,25 +113,20 @@ def vm_result(report: VMReport, in_full: int = NODES_IN_FULL, *, brief: bool = F
         "storages": dict(report.storages),
         "drift": {key: dict(values) for key, values in report.drift.items()},
         "pending": {key: dict(values) for key, values in report.pending.items()},
-        "decision": {**decision_result(job.outcome, in_full, brief=brief), **_clusters(job)}
-        if job.outcome is not None
-        else None,
+        "decision": None if job.outcome is None else decision_result(job.outcome, in_full, brief=brief),
         "attempts": max(job.attempts, 1),
         "waited": round(job.waited, 1),
         "waited_for": sorted(job.waited_for),
         "limit_broken": job.limit_broken,
         **({"why": job.entry.planned_why} if job.entry.planned_why else {}),
-        "host": _host_facts(job.entry, _in_effect(report)),
+        "host": _host_facts(report),
     }
+    if job.tried and result["decision"] is not None:
+        result["decision"]["clusters"] = [asdict(verdict) for verdict in job.tried]
     if job.error is not None:
         details = {**job.error.details, **_remains(job)}
         result["error"] = {"code": job.error.code, "message": report.failure, **details}
     return result
-
-
-def _clusters(job: Job) -> dict[str, t.Any]:
-    """Return the verdict of each cluster on a new VM, if the task is about several."""
-    return {"clusters": [asdict(verdict) for verdict in job.tried]} if job.tried else {}
 
 
 def _remains(job: Job) -> dict[str, t.Any]:
@@ -148,7 +142,7 @@ def _remains(job: Job) -> dict[str, t.Any]:
 def decision_result(outcome: Outcome, in_full: int = NODES_IN_FULL, *, brief: bool = False) -> dict[str, t.Any]:
     """Return a decision, or the lack of one, as the module returns it; brief: without nodes and findings."""
     decision: Decision | None = outcome.decision
-    looked = outcome.looked
+    looked, second = outcome.looked, outcome.runner_up
     verdicts: Sequence[NodeVerdict] = ()
     if looked is not None and not brief:
         verdicts = looked.all() if looked.node_count <= in_full else looked.best(BEST_TOLD)
@@ -162,7 +156,7 @@ def decision_result(outcome: Outcome, in_full: int = NODES_IN_FULL, *, brief: bo
             {key: getattr(device, key) for key in ("claim", "device", "node", "option", "value")}
             for device in (decision.devices if decision else ())
         ],
-        "runner_up": _runner_up(outcome),
+        "runner_up": None if second is None else {"node": second.node, "distance": round(second.distance, 2)},
         "message": outcome.message,
         "findings": {} if brief else dict(outcome.findings),
         "rejections": [
@@ -171,11 +165,6 @@ def decision_result(outcome: Outcome, in_full: int = NODES_IN_FULL, *, brief: bo
         ],
         "nodes": [_node_result(verdict) for verdict in verdicts],
     }
-
-
-def _runner_up(outcome: Outcome) -> dict[str, t.Any] | None:
-    second = outcome.runner_up
-    return None if second is None else {"node": second.node, "distance": round(second.distance, 2)}
 
 
 def _node_result(verdict: NodeVerdict) -> dict[str, t.Any]:
@@ -230,7 +219,7 @@ def failure_of(
     wrote: whether anything was written, successful or not. interrupted: whether the run was interrupted, which then
     determines the code.
     """
-    failed = [(report, report.error) for report in reports if report.error is not None]
+    failed = [(report, report.job.error) for report in reports if report.job.error is not None]
     lines = _lines(report for report, error in failed if not (interrupted and isinstance(error, Interrupted)))
     lines = first(lines, LABELS_TOLD)
     if interrupted:
@@ -246,8 +235,8 @@ def _lines(failed: Iterable[VMReport]) -> list[str]:
     by_plugin: dict[str, list[VMReport]] = {}
     for report in failed:
         label, text = report.job.label, report.failure or ""
-        if isinstance(report.error, PluginFailed):
-            by_plugin.setdefault(report.error.details["plugin"], []).append(report)
+        if isinstance(report.job.error, PluginFailed):
+            by_plugin.setdefault(report.job.error.details["plugin"], []).append(report)
         else:
             lines.append(text if label in text else f"{label}: {text}")
     for victims in by_plugin.values():
@@ -273,37 +262,34 @@ def _interruption(reports: Sequence[VMReport]) -> str:
     """Return what an interrupted run has done, what was under way, and what it did not begin."""
     groups: dict[str, list[str]] = {"done": [], "under way": [], "not begun": []}
     for report in reports:
-        if report.error is None:
+        error = report.job.error
+        if error is None:
             groups["done"].append(report.job.label)
-        elif isinstance(report.error, Interrupted):
-            begun = bool(report.actions) or report.error.upid is not None or isinstance(report.job.bound, Unknown)
+        elif isinstance(error, Interrupted):
+            begun = bool(report.actions) or error.upid is not None or isinstance(report.job.bound, Unknown)
             where = f" ({report.failure})" if begun else ""
             groups["under way" if begun else "not begun"].append(report.job.label + where)
     told = [f"{what}: {', '.join(first(labels, LABELS_TOLD))}" for what, labels in groups.items() if labels]
     return "; ".join(["interrupted", *told])
 
 
-def _in_effect(report: VMReport) -> dict[str, t.Any]:
-    """Return the requested options with the values that the VM still has, so that it can be reached: those that a
-    running one reads later, and those that it keeps without an update. None if an existing VM could not be compared.
+def _host_facts(report: VMReport) -> dict[str, t.Any]:
+    """Return C(name), C(groups) and C(vars) of the inventory host that a VM becomes. The name is that of the task, None
+    if it names a VMID only: the owner of an existing VM can give it the name of any host.
+
+    The variables are ansible_user and ansible_host, from ciuser and the first static address where the VM can be
+    reached now, and those of host_vars, which take precedence.
     """
     job, plan = report.job, report.job.plan
-    if plan is None:
-        return {} if job.guest is not None else dict(job.request.options)
-    kept = {} if {"update", "finish"} & set(report.actions) else report.drift
-    later = {**report.pending, **(plan.unread if report.actions else {}), **kept}
-    wanted = job.request.options
-    return {**wanted, **{key: later[key]["old"] or "" for key in later.keys() & wanted.keys()}}
-
-
-def _host_facts(entry: Entry, options: Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Return C(name), C(groups) and C(vars) of the inventory host that a VM becomes. options are the API parameters of
-    the VM, addresses included. The name is that of the task, None if it names a VMID only: the owner of an existing VM
-    can give it the name of any host.
-
-    The variables are ansible_user and ansible_host, from ciuser and the first static address, and those of host_vars,
-    which take precedence.
-    """
+    entry, options = job.entry, dict(job.request.options)
+    if plan is not None:
+        # A running VM reads some values later, and keeps others without an update.
+        kept = {} if {"update", "finish"} & set(report.actions) else report.drift
+        later = {**report.pending, **(plan.unread if report.actions else {}), **kept}
+        options.update((key, later[key]["old"] or "") for key in later.keys() & options.keys())
+    elif job.guest is not None:
+        # It could not be compared.
+        options = {}
     variables: dict[str, t.Any] = {}
     if options.get("ciuser"):
         variables["ansible_user"] = options["ciuser"]

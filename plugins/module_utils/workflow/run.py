@@ -191,7 +191,7 @@ class Run:
         if vanished and self._forget(vanished):
             self._give_back(due)
             return placement.seen.lessons
-        self.nodes = keep_before(self.nodes, placement.nodes)
+        self.nodes = keep_before(self.nodes, placement.nodes) if self.nodes else placement.nodes
         if self._options.room is None or self._is_pointless():
             return None
         room = self._room_for(due)
@@ -221,8 +221,9 @@ class Run:
             self._refuse(job, objection)
         for job in existing:
             if job.plan is not None:
-                note_change(placement.nodes, job.plan.guest, job.plan.actions)
                 job.state = State.PLANNED if job.plan.actions else State.DONE
+                if job.plan.actions:
+                    note_change(placement.nodes, job.plan.guest, job.plan.actions)
 
     def _existing_vms(self, placement: Placement) -> ExistingVMs:
         # Not imported by a run that finds none.
@@ -367,7 +368,7 @@ class Run:
         if not unplaced:
             return False
         try:
-            return not self._is_pointless() and self._waiting.until_worth_a_try(unplaced, placement.snapshot)
+            return not self._is_pointless() and self._waiting.until_worth_a_try(unplaced, placement.seen.snapshot)
         finally:
             for job in unplaced:
                 job.note_wait(self._waiting.waited)

@@ -91,14 +91,13 @@ def _run_on_one(
     if approved is not None:
         task = replace(task, entries=approved.hold(task.entries, task.series), series=())
     removals, cautions = task.surplus(lambda: read().guests)
-    profiles, profile = task.profiles, task.default_profile
-    placer = Placer(access, profiles, profile, task.device_attributes, task.pools, options.steps)
+    placer = Placer(access, task, options.steps)
     plan: dict[str, t.Any] = {}
 
     def room_maker() -> RoomMaker:
         from .moves.room import RoomMaker
 
-        return RoomMaker(access, placer, profiles, profile, options)
+        return RoomMaker(access, placer, task.profiles, task.default_profile, options)
 
     def keep(jobs: Sequence[Job]) -> None:
         if approved is not None:
@@ -111,7 +110,8 @@ def _run_on_one(
     run = Run(options, access, placer, jobs, progress, room_maker, approved=approved, keep=keep if keeps else None)
     reports = run.execute(check_mode=check_mode)
     of_moves = () if run.room is None else run.room.warnings
-    return Done(run, reports, [*cautions, *placer.doubts, *of_moves, *left_nodes], run.room, plan)
+    of_addresses = () if placer.addresses is None else placer.addresses.doubts
+    return Done(run, reports, [*cautions, *of_addresses, *of_moves, *left_nodes], run.room, plan)
 
 
 def _run_on_clusters(run: MultiClusterRun, task: Task, *, check_mode: bool) -> Done:
@@ -134,7 +134,7 @@ def _result(done: Done, options: RunOptions, *, check_mode: bool) -> dict[str, t
         room.add_moves(result, wrote=not check_mode)
     if plan:
         result["vm_plan"] = plan
-    if any(report.error is not None for report in reports):
+    if any(report.job.error is not None for report in reports):
         message, code = failure_of(
             reports,
             all_or_nothing=options.all_or_nothing,

@@ -144,26 +144,26 @@ class Stop:
         self._event = threading.Event()
         self._until = 0.0
 
-    @property
-    def is_ending(self) -> bool:
-        return self._event.is_set()
-
     def ask(self) -> None:
         """End the run: from now on nothing new is begun. May be called more than once."""
-        if not self.is_ending:
+        if not self._event.is_set():
             self._until = self._clock() + GRACE
             self._event.set()
 
     def check(self) -> None:
-        """Raise Interrupted if the run has to end. Called before every write."""
-        self._ask_if_abandoned()
-        if self.is_ending:
+        """Raise Interrupted if the run has to end, as it does when nobody waits for its result. Called before every
+        write.
+        """
+        if self._starters.have_ended():
+            self.ask()
+        if self._event.is_set():
             raise Interrupted("interrupted before anything more was sent")
 
     def sleep(self, seconds: float) -> None:
         """Sleep between two polls. Raises Interrupted if the run has to end and its grace period is over."""
         if not self._event.wait(seconds):
-            self._ask_if_abandoned()
+            if self._starters.have_ended():
+                self.ask()
             return
         left = self._until - self._clock()
         if left <= 0:
@@ -181,8 +181,3 @@ class Stop:
             raise
         finally:
             pool.shutdown(cancel_futures=True)
-
-    def _ask_if_abandoned(self) -> None:
-        """End the run when nobody waits for its result."""
-        if self._starters.have_ended():
-            self.ask()

@@ -58,7 +58,8 @@ def test_what_waits_for_a_thread__is_dropped_and_what_has_begun_is_waited_for() 
 
     with pytest.raises(KeyboardInterrupt):
         interrupt()
-    assert stop.is_ending
+    with pytest.raises(Interrupted):
+        stop.check()
     assert ended == ["first"]
 
 

@@ -35,7 +35,7 @@ STOPPED = guest(101, "pve1", cores=4, gib=5, status="stopped")
 )
 def test_note_change__counts_what_becomes_of_a_vm(guest, actions: list[str], cores: int, gib: int) -> None:
     state = cluster([node("pve1"), node("pve2")], [RUNNING, STOPPED])
-    usage = usage_before(state, profile())
+    usage = [usage_before(info, profile()) for info in state.nodes]
     note_after(usage, state)
     note_change(usage, guest, actions)
     assert [(each.node, each.cores_before, each.memory_before) for each in usage] == [
@@ -47,8 +47,8 @@ def test_note_change__counts_what_becomes_of_a_vm(guest, actions: list[str], cor
 
 def test_guests__are_those_from_before_the_run() -> None:
     template = guest(103, "pve1", template=True)
-    first = usage_before(cluster([node("pve1")], [RUNNING, template]), profile())
-    latest = usage_before(cluster([node("pve1")], [RUNNING, STOPPED, template]), profile())
+    first = [usage_before(info, profile()) for info in cluster([node("pve1")], [RUNNING, template]).nodes]
+    latest = [usage_before(info, profile()) for info in cluster([node("pve1")], [RUNNING, STOPPED, template]).nodes]
     (kept,) = keep_before(first, latest)
     assert [each["vmid"] for each in kept.as_result(with_guests=True)["guests"]] == [100]
     assert "guests" not in kept.as_result()

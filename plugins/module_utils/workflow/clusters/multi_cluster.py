@@ -53,7 +53,7 @@ class MultiClusterRun:
             raise ConnectionFailed("no cluster can be reached: " + "; ".join(e.message for e in self._down.values()))
         profiles, default_profile = task.profiles, task.default_profile
         sites = [
-            Site(cluster, access, Placer(access, profiles, default_profile, task.device_attributes, {}))
+            Site(cluster, access, Placer(access, replace(task, pools={})))
             for cluster in clusters
             if (access := found.get(cluster.name)) is not None
         ]
@@ -233,7 +233,7 @@ class MultiClusterRun:
 
     def _combined_snapshot(self) -> Snapshot:
         """Return all clusters as the latest cycle read them, combined into one snapshot."""
-        self._shown = {site: site.placement.snapshot for site in self._cycle.sites if site.placement is not None}
+        self._shown = {site: site.placement.seen.snapshot for site in self._cycle.sites if site.placement is not None}
         return _as_one(self._shown)
 
     def _glance(self) -> Snapshot:

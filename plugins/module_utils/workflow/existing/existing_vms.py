@@ -48,7 +48,7 @@ class ExistingVMs:
             creations.abandoned,
             placer.addresses,
             placer.device_attributes,
-            placement.snapshot.pools,
+            placement.seen.snapshot.pools,
             Checks(
                 partial(check_birth, access.reader, placement.seen.reservations),
                 partial(displaced_slots, scheduler),

@@ -113,7 +113,7 @@ class RoomMaker:
             access.claim(())
             return None
         # It was planned with the guests as this run leaves them: with the sizes and the status that it gives them.
-        outcome.premises = Premises.of(outcome.plan, placement.snapshot)
+        outcome.premises = Premises.of(outcome.plan, placement.seen.snapshot)
         return self._begin(run, outcome, lessons)
 
     def hold_to(self, approved: Approved, jobs: Sequence[Job], lessons: Lessons, *, write: bool) -> Lessons:
