@@ -174,7 +174,7 @@ def answer(module: AnsibleModule, work: Callable[[], dict[str, t.Any]]) -> None:
             try:
                 result = work()
             finally:
-                module.params = _without_unset(module.params)
+                module.params = {option: _without_unset(value) for option, value in module.params.items()}
     except KeyboardInterrupt:
         if not result:
             module.fail_json(msg="interrupted before anything was written", error_code=Interrupted.code)
@@ -187,17 +187,13 @@ def answer(module: AnsibleModule, work: Callable[[], dict[str, t.Any]]) -> None:
     module.exit_json(**result)
 
 
-def _without_unset(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Return the options without those of list entries and mappings that are not set. Ansible adds all options to a
+def _without_unset(value: t.Any) -> t.Any:
+    """Return the value of an option without the options within it that are not set. Ansible adds all options to a
     result: 2 KB for each entry of C(vms).
     """
-
-    def given(value: t.Any) -> t.Any:
-        if isinstance(value, dict):
-            return {key: given(each) for key, each in value.items() if each is not None}
-        return [given(each) for each in value] if isinstance(value, list) else value
-
-    return {key: given(value) for key, value in params.items()}
+    if isinstance(value, dict):
+        return {key: _without_unset(each) for key, each in value.items() if each is not None}
+    return [_without_unset(each) for each in value] if isinstance(value, list) else value
 
 
 @contextlib.contextmanager

@@ -57,6 +57,7 @@ DEFAULT_PORT = 8006
 NO_RULES = StandingRules()
 
 
+@dataclass(eq=False)
 class Access:
     """The cluster of one run.
 
@@ -64,39 +65,29 @@ class Access:
         reader: reads API paths.
         session: the session for writes; None if the run is offline.
         ledger: the ledger in which decisions are shared.
-        holder: this run, in the ledger.
+        endpoint: the key of the cluster in the ledger, see endpoint_of; None if the run is offline.
         shared: whether other processes see the ledger.
-        stop: whether the run has to end; asked before each write.
+        facts: returns what the user configured about nodes.
         standing: rules that apply to guests whether or not the run requests them.
+        stop: whether the run has to end; asked before each write.
+        kept_in: the folder for what guests used.
+        holder: this run, in the ledger.
         claimed: VMIDs that this run has reserved, and will decide about again.
     """
 
-    def __init__(
-        self,
-        reader: Reader,
-        session: Session | None,
-        ledger: Ledger,
-        endpoint: tuple[str, int] | None,
-        shared: bool,
-        facts: Callable[[Collection[Node]], Mapping[str, Mapping[str, t.Any]]],
-        standing: StandingRules = NO_RULES,
-        stop: Stop | None = None,
-        kept_in: Path | None = None,
-    ) -> None:
-        """stop is asked before each write of the session. kept_in is the folder for what guests used."""
-        self.reader = reader
-        self.session = session
-        self.ledger = ledger
-        self.holder = Holder.here()
-        self.shared = shared
-        self.standing = standing
-        self.stop = stop or Stop()
-        self.claimed: frozenset[int] = frozenset()
-        self._endpoint = endpoint
-        self._facts = facts
-        self._identity: str | None = None
-        self._identity_is_fresh = False
-        self._kept_in = kept_in
+    reader: Reader
+    session: Session | None
+    ledger: Ledger
+    endpoint: tuple[str, int] | None
+    shared: bool
+    facts: Callable[[Collection[Node]], Mapping[str, Mapping[str, t.Any]]]
+    standing: StandingRules = NO_RULES
+    stop: Stop = field(default_factory=Stop)
+    kept_in: Path | None = None
+    holder: Holder = field(default_factory=Holder.here)
+    claimed: frozenset[int] = frozenset()
+    _identity: str | None = None
+    _identity_is_fresh: bool = False
 
     @classmethod
     def open(
@@ -188,7 +179,7 @@ class Access:
     def kept_demands(self) -> KeptDemands:
         """What this user has read within the last hour of what guests used, on this host."""
         user = None if self.session is None else self.session.user
-        return KeptDemands(None if user is None else self._kept_in, f"{self.identity()} {user}")
+        return KeptDemands(None if user is None else self.kept_in, f"{self.identity()} {user}")
 
     def identity(self) -> str:
         """Return the cluster's name in the ledger, the same for every user and every address."""
@@ -238,7 +229,7 @@ class Access:
 
         Raises InvalidRequest if an option names a node that the cluster does not have.
         """
-        facts = self._facts(snapshot.nodes)
+        facts = self.facts(snapshot.nodes)
         nodes = tuple(replace(node, **facts[node.name]) if node.name in facts else node for node in snapshot.nodes)
         return self.standing.on_guests(replace(snapshot, nodes=nodes))
 
@@ -295,7 +286,7 @@ class Access:
         A standalone node is asked each time: many of them have the same name, and some the same address in different
         networks.
         """
-        if self._endpoint is None:
+        if self.endpoint is None:
             return
         names = frozenset(node.name for node in snapshot.nodes)
         known = self._recall()
@@ -304,14 +295,14 @@ class Access:
         before = self.identity()
         found = before if known is None and self._identity_is_fresh else self._ask_identity()
         if len(names) > 1 and found.startswith(IDENTIFIED_BY_AUTHORITY):
-            self.ledger.remember_endpoint(*self._endpoint, found, names)
+            self.ledger.remember_endpoint(*self.endpoint, found, names)
         if found != before:
             self._identity = found
-            raise OtherCluster(f"{self._endpoint[0]}:{self._endpoint[1]} is now a node of cluster {found}")
+            raise OtherCluster(f"{self.endpoint[0]}:{self.endpoint[1]} is now a node of cluster {found}")
 
     def _recall(self) -> tuple[str, frozenset[str]] | None:
         """What the ledger stores about this address: a cluster's identity and its nodes."""
-        known = self.ledger.endpoint(*self._endpoint) if self._endpoint else None
+        known = self.ledger.endpoint(*self.endpoint) if self.endpoint else None
         # Earlier versions identified clusters by names and addresses.
         return known if known is not None and known[0].startswith(IDENTIFIED_BY_AUTHORITY) else None
 

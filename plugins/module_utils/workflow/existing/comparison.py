@@ -24,7 +24,6 @@ from ...proxmox.creations import BeingCreated, is_unwritten
 from ...proxmox.identity import identity_of
 from ...proxmox.inventory.freshness import BEING_MADE, read_config
 from ...proxmox.inventory.linked_clones import read_linked_clones
-from ...proxmox.lifecycle import check_unprotected
 from ...proxmox.making import TEMPLATE, with_description
 from ...proxmox.options.contradictions import config_with, contradictions
 from ...proxmox.options.drift import ChangeSet, clone_adjustments, compare
@@ -32,13 +31,13 @@ from ...proxmox.options.drive_changes import obstacle_to_move
 from ...proxmox.options.drives import is_drive
 from ...proxmox.options.request import traits_of
 from ...proxmox.pending import StoredConfig, read_stored_config
-from ...proxmox.unfinished import Unfinished
+from ...proxmox.unfinished import Unfinished, read_mark
 from ..lasting import with_tags
 from ..options.entries import NOT_CREATED, PAUSED, Entry
 from ..pools import missing_pool
 from ..sources import with_drives_of
 from .ha_drift import ha_drift
-from .hints import Hints
+from .hints import MarkReader
 from .matching import abandoned_text
 from .plan import ExistingPlan, power_action
 
@@ -47,6 +46,11 @@ if t.TYPE_CHECKING:
 
 
 NAME, POOL = "name", "pool"
+
+NOT_BEGUN = (
+    "its notes say that its creation was not finished, of which the ledger knows nothing: it gets what the task says, "
+    "as with update=true"
+)
 
 UNHINDERED = {"start": "suspended", "delete": "suspended", "pause": "backup", "resume": "backup"}
 """The lock with which Proxmox VE does an action all the same; a VM that has another lock is refused."""
@@ -90,7 +94,7 @@ class Comparison:
         self._abandoned = abandoned
         self._pools = pools
         self._checks = checks
-        self._hints = Hints(reader, addresses, attributes, checks.is_allowed_storage)
+        self._marks = MarkReader(reader, addresses, attributes, checks.is_allowed_storage)
 
     def plan(self, entry: Entry, guest: Guest, cluster: Reader | None = None) -> ExistingPlan:
         """Compare the VM's current config with its request, and plan the actions. Only reads.
@@ -109,44 +113,42 @@ class Comparison:
         guest, stored = self._config(entry, guest)
         config = stored.config
         self._checks.check_birth(entry, guest, config)
-        begun = self._hints.agree(entry, guest, config)
+        mark = read_mark(config)
+        begun = None if mark is None else self._marks.agree(mark, entry, guest, config)
         made = config if begun is None else {**config, **begun.addresses}
         cautions: list[str] = []
         if self._addresses is not None:
             entry, cautions = self._addresses.with_current_addresses(entry, guest, made)
         if begun is None:
-            entry = _with_own_tags(entry, config)
+            if entry.lasting and "tags" not in entry.given:
+                # Those of lasting rules stand beside the VM's own ones.
+                entry = replace(entry, request=with_tags(entry.request, traits_of(config)["tags"]))
             changes = self._drift(cluster or self._reader, entry, guest, config)
         else:
             if not self._checks.is_begun(guest):
-                cautions.append(
-                    "its notes say that its creation was not finished, of which the ledger knows nothing: it gets what "
-                    "the task says, as with update=true"
-                )
+                cautions.append(NOT_BEGUN)
             if entry.clone is not None:
                 entry = with_drives_of(entry, entry.clone, config)
             changes = self._rest_of_creation(entry, guest, config, begun)
         status = self._status(entry, guest)
         pending = {} if status in OFF else stored.pending
         runs = status not in OFF and entry.state != "stopped"
-        changes = _with_fixed_disks(changes, config, pending, runs=runs)
+        if changes.moves or changes.unplaced or changes.resizes or changes.unset:
+            changes = _with_fixed_disks(changes, config, pending, runs=runs)
         power = power_action(entry.label, entry.state, status, config.get("lock"))
         boots = entry.apply_pending == "reboot" or power in ("stop", "restart", "suspend")
         if self._addresses is not None and begun is None and status not in OFF and not boots:
             held = self._addresses.lost_addresses(changes.changes)
             changes = replace(changes, unappliable={**held, **changes.unappliable})
-        ha_state = {"start": "started", "stop": "stopped"}.get(power or "")
-        ha = ha_drift(cluster or self._reader, entry, guest, ha_state)
+        ha = None
+        if entry.request.ha is not None:
+            ha_state = {"start": "started", "stop": "stopped"}.get(power or "")
+            ha = ha_drift(cluster or self._reader, entry, guest, entry.request.ha, ha_state)
         plan = ExistingPlan(entry, guest, status, changes, config, pending, ha=ha, unfinished=begun)
         plan.identity, plan.digest = identity_of(config, guest.node), config.get("digest")
         plan.cautions.extend(f"{entry.label}: {text}" for text in cautions)
         _add_actions(plan, power)
         return plan
-
-    @staticmethod
-    def check_removal(plan: ExistingPlan) -> None:
-        """Raise ApiError if the plan removes a VM that is protected against deletion."""
-        check_unprotected(plan.guest.vmid, {"protection": plan.is_protected})
 
     def _removal(self, entry: Entry, guest: Guest) -> ExistingPlan:
         """Return the plan to delete a VM. Only what its config shows of it now will be deleted."""
@@ -169,8 +171,12 @@ class Comparison:
     def _drift(self, reader: Reader, entry: Entry, guest: Guest, config: Mapping[str, t.Any]) -> ChangeSet:
         """Return how a complete VM differs from its request. reader caches what is the same for all VMs."""
         displaced = self._checks.displaced(entry.request, guest.node, config)
-        changes = _possible(compare(entry.request.options, config, displaced=displaced), entry.request, config)
-        changes = self._with_pool(reader, changes, entry, guest)
+        changes = compare(entry.request.options, config, displaced=displaced)
+        if changes:
+            impossible = contradictions(config_with(config, entry.request.options), changes.changes.keys())
+            changes = replace(changes, unappliable={**impossible, **changes.unappliable})
+        if entry.request.pool and entry.request.pool != guest.pool:
+            changes = self._with_pool(reader, changes, entry.request.pool, guest)
         return _rename(changes, entry.request.name, config) if entry.rename else changes
 
     def _rest_of_creation(
@@ -213,11 +219,8 @@ class Comparison:
             raise GuestVanished(f"{entry.label} ({guest.vmid}) is no longer on node {guest.node}")
         return str(row["node"])
 
-    def _with_pool(self, reader: Reader, changes: ChangeSet, entry: Entry, guest: Guest) -> ChangeSet:
+    def _with_pool(self, reader: Reader, changes: ChangeSet, wanted: str, guest: Guest) -> ChangeSet:
         """Return the changes, plus that of the pool, which is not part of the config."""
-        wanted = entry.request.pool
-        if not wanted or wanted == guest.pool:
-            return changes
         missing = None if wanted in self._pools else missing_pool(reader, wanted)
         # A VM for which Proxmox shows no pool may be in one that this user cannot see.
         if missing is None and guest.pool is None and wanted not in self._pools:
@@ -277,13 +280,6 @@ def locked_error(plan: ExistingPlan, action: str, lock: str, **details: t.Any) -
     return GuestLocked(f"{message}: {cure}", **{**details, "vmid": guest.vmid, "node": guest.node, "lock": lock})
 
 
-def _with_own_tags(entry: Entry, config: Mapping[str, t.Any]) -> Entry:
-    """Return the entry with the VM's own tags, beside those of lasting rules, if the task does not set tags."""
-    if not entry.lasting or "tags" in entry.given:
-        return entry
-    return replace(entry, request=with_tags(entry.request, traits_of(config)["tags"]))
-
-
 def _add_actions(plan: ExistingPlan, power: str | None) -> None:
     """Add the actions to the plan, of which power changes the status. Raises DriftNotApplicable if update is set and
     not all of it is possible.
@@ -305,7 +301,7 @@ def _add_actions(plan: ExistingPlan, power: str | None) -> None:
         plan.actions.insert(0, "stop")
     elif power is not None:
         plan.actions.append(power)
-    elif plan.is_rebooted:
+    elif entry.apply_pending == "reboot" and plan.is_rebooted:
         plan.actions.append("reboot")
 
 
@@ -318,12 +314,6 @@ def _rename(changes: ChangeSet, name: str, config: Mapping[str, t.Any]) -> Chang
         changes={**changes.changes, NAME: {"old": config.get("name"), "new": name}},
         parameters={**changes.parameters, NAME: name},
     )
-
-
-def _possible(changes: ChangeSet, request: Request, config: Mapping[str, t.Any]) -> ChangeSet:
-    """Return the changes, of which those that contradict other options of the VM cannot be made."""
-    impossible = contradictions(config_with(config, request.options), changes.changes.keys())
-    return replace(changes, unappliable={**impossible, **changes.unappliable}) if impossible else changes
 
 
 def _with_fixed_disks(

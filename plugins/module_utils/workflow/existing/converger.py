@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ...errors import (
     ApiError,
@@ -34,13 +34,12 @@ if t.TYPE_CHECKING:
     from ...proxmox.writes import GuestWriter
 
 
+@dataclass(frozen=True, slots=True)
 class Converger:
-    """Changes existing VMs. May be used from many threads."""
+    """Changes existing VMs. May be used from many threads. comparison tells how a VM is after a failure."""
 
-    def __init__(self, reader: Reader, comparison: Comparison) -> None:
-        """comparison tells how a VM is after a failure."""
-        self._reader = reader
-        self._comparison = comparison
+    reader: Reader
+    comparison: Comparison
 
     def carry_out(self, plan: ExistingPlan, binder: Binder, shutdown: Shutdown) -> Carried:
         """Do what the plan says with the VM that it is for."""
@@ -63,7 +62,7 @@ class Converger:
         pending = None
         if "update" in done and plan.status not in OFF and not RENEWING & set(plan.actions):
             with suppress(CollectionError):
-                pending = read_pending(self._reader, plan.guest.node, plan.guest.vmid)
+                pending = read_pending(self.reader, plan.guest.node, plan.guest.vmid)
         return Carried(done, node, pending)
 
     def _find(self, plan: ExistingPlan, error: CollectionError) -> ExistingPlan | None:
@@ -72,7 +71,7 @@ class Converger:
             return None
         with suppress(CollectionError):
             entry = replace(plan.entry, state="present", update=False)
-            return self._comparison.plan(entry, replace(plan.guest, status="unknown"))
+            return self.comparison.plan(entry, replace(plan.guest, status="unknown"))
         return None
 
     def _carry_out(
@@ -98,7 +97,7 @@ class Converger:
         }
         if action in commands:
             return commands[action](node, guest), True
-        if action == "reboot" and not (plan.updated_cloud_init or read_pending(self._reader, node, guest.vmid)):
+        if action == "reboot" and not (plan.updated_cloud_init or read_pending(self.reader, node, guest.vmid)):
             return node, False
         node = self._shut_down(plan, node, binder, guest, shutdown)
         return node if action == "stop" else binder.lifecycle.start(node, guest), True
@@ -113,7 +112,7 @@ class Converger:
         """Check the guard by what the VM has now. Raises RemovalRefused."""
         guard, guest = plan.entry.guard, replace(plan.guest, tags=traits_of(config)["tags"])
         if guard.pool is not None:
-            guest = replace(guest, pool=(row_of(self._reader, guest.vmid) or {}).get("pool"))
+            guest = replace(guest, pool=(row_of(self.reader, guest.vmid) or {}).get("pool"))
         guard.check(plan.entry.label, guest)
 
     @staticmethod

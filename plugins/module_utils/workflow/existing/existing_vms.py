@@ -14,6 +14,7 @@ from ...errors import CollectionError, GuestVanished
 from ...model import Guest
 from ...proxmox.api.reader import Reader, ReadOnce, ReadWhereTheyAre
 from ...proxmox.creations import BeingCreated, Creations
+from ...proxmox.lifecycle import check_unprotected
 from ..access import Access
 from ..births import check_birth, is_begun
 from ..job import Job, State
@@ -101,8 +102,10 @@ class ExistingVMs:
                 plan = self._comparison.plan(job.entry, guest, cluster)
                 if self._options.respects_locks:
                     check_lock(plan)
-                    self._comparison.check_removal(plan)
-                plan.check_shutdown(self._options.shutdown, self._options.timeout)
+                    if plan.is_protected:
+                        check_unprotected(guest.vmid, {"protection": True})
+                if self._options.shutdown.force:
+                    plan.check_shutdown(self._options.shutdown, self._options.timeout)
                 job.plan = plan
             except BeingCreated as error:
                 if wait and self._creations.wait(error.guests):

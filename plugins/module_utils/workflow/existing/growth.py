@@ -112,15 +112,16 @@ def _count(value: object, default: int) -> int:
 
 def _check(scheduler: Scheduler, plan: ExistingPlan, now: float) -> None:
     """Check the rules and the growth of a VM, and count the VM with its growth for those that follow."""
-    growth = growth_of(plan)
+    growth = growth_of(plan) if plan.actions else None
     guest = scheduler.cluster.get(plan.guest.vmid)
-    if guest is None or (growth is None and not _has_rules(plan.entry.request)):
+    has_rules = plan.entry.request != _without_rules(plan.entry.request)
+    if guest is None or (growth is None and not has_rules):
         return
     # The filters must not count the VM itself; afterwards it counts with its growth.
     after = guest
     scheduler.cluster.remove(guest.vmid)
     try:
-        if _has_rules(plan.entry.request):
+        if has_rules:
             plan.cautions.extend(_broken_rules(scheduler, plan, now))
         if growth is not None:
             _fit(scheduler, plan, growth, now)
@@ -192,10 +193,6 @@ def _broken_rules(scheduler: Scheduler, plan: ExistingPlan, now: float) -> Itera
             continue
         reason = of_one(status.text)
         yield f"{plan.entry.label} breaks a placement rule: {plan.guest.node} {reason}; it is not moved"
-
-
-def _has_rules(request: Request) -> bool:
-    return request != _without_rules(request)
 
 
 def _without_rules(request: Request) -> Request:

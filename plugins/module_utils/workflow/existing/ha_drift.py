@@ -41,14 +41,12 @@ class HADrift:
         return not self.old.keys() <= found.old.keys()
 
 
-def ha_drift(reader: Reader, entry: Entry, guest: Guest, switched_to: str | None) -> HADrift | None:
-    """Return the drift, or None. switched_to is the HA state that the planned power action leads to.
+def ha_drift(reader: Reader, entry: Entry, guest: Guest, intent: HAIntent, switched_to: str | None) -> HADrift | None:
+    """Return how a VM differs from what is requested of its HA resource; None if it does not. switched_to is the HA
+    state that the planned power action leads to.
 
     A user with few privileges only sees whether the VM is an HA resource.
     """
-    intent = entry.request.ha
-    if intent is None:
-        return None
     wanted = {key: value for key, value in asdict(replace(intent, create=None)).items() if value is not None}
     try:
         # One that was just added is shown as such elsewhere only after the HA manager's next round.

@@ -13,51 +13,44 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ...model import Device, Guest, Node, Request
 from ...proxmox.api.reader import Reader
 from ...proxmox.options.drives import Drive
-from ...proxmox.unfinished import Unfinished, read_mark
+from ...proxmox.unfinished import Unfinished
 from ..options.entries import Entry
 
 if t.TYPE_CHECKING:
     from ..address_book import AddressBook
 
 
-class Hints:
-    """Reads the marks of unfinished VMs."""
+@dataclass(frozen=True, slots=True)
+class MarkReader:
+    """Reads the marks of unfinished VMs.
 
-    def __init__(
-        self,
-        reader: Reader,
-        addresses: AddressBook | None,
-        attributes: Mapping[str, Mapping[str, t.Any]],
-        is_allowed_storage: Callable[[Request, str, str, str], bool],
-    ) -> None:
-        """C(attributes): those that the task gives to devices. is_allowed_storage tells whether a request allows a
-        storage on a node for a slot that it leaves open.
-        """
-        self._reader = reader
-        self._addresses = addresses
-        self._attributes = attributes
-        self._is_allowed_storage = is_allowed_storage
+    Attributes:
+        attributes: those that the task gives to devices.
+        is_allowed_storage: whether a request allows a storage on a node for a slot that it leaves open.
+    """
 
-    def agree(self, entry: Entry, guest: Guest, config: Mapping[str, t.Any]) -> Unfinished | None:
-        """Return what the mark says, as far as the request agrees; None for a VM without a mark.
+    reader: Reader
+    addresses: AddressBook | None
+    attributes: Mapping[str, Mapping[str, t.Any]]
+    is_allowed_storage: Callable[[Request, str, str, str], bool]
+
+    def agree(self, begun: Unfinished, entry: Entry, guest: Guest, config: Mapping[str, t.Any]) -> Unfinished:
+        """Return what a VM's mark says, as far as the request agrees.
 
         Raises DriftNotApplicable if it is not known which devices or addresses were chosen for the VM.
         """
-        begun = read_mark(config)
-        if begun is None:
-            return None
         request, devices, addresses = entry.request, dict[str, str](), dict[str, str]()
         if request.devices:
             from .device_hints import agreed_devices
 
             devices = agreed_devices(begun.devices, config, request, entry.label, lambda: self._devices(guest))
-        if self._addresses is not None:
-            addresses = self._addresses.agree(entry, guest, config, begun.addresses)
+        if self.addresses is not None:
+            addresses = self.addresses.agree(entry, guest, config, begun.addresses)
         storages = self._storages(begun.storages, config, request, guest.node)
         return replace(begun, storages=storages, devices=devices, addresses=addresses)
 
@@ -74,12 +67,12 @@ class Hints:
             and drive.storage is None
             and slot not in config
             and isinstance(storage, str)
-            and self._is_allowed_storage(request, node, slot, storage)
+            and self.is_allowed_storage(request, node, slot, storage)
         }
 
     def _devices(self, guest: Guest) -> Sequence[Device]:
         """Return the mapped devices of a VM's node, whatever guest has them."""
         from ...proxmox.inventory.mappings import DeviceNeeds, read_devices
 
-        needs = DeviceNeeds(lambda node: True, lambda device, node: True, self._attributes)
-        return read_devices(self._reader, [Node(guest.node)], [], needs)[0]
+        needs = DeviceNeeds(lambda node: True, lambda device, node: True, self.attributes)
+        return read_devices(self.reader, [Node(guest.node)], [], needs)[0]

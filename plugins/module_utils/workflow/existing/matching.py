@@ -155,12 +155,9 @@ class _Names:
     by_name: Mapping[str, Sequence[Guest]]
     silent: Sequence[Guest]
 
-    def namesakes(self, name: str) -> list[Guest]:
-        return [guest for guest in self.by_name.get(name, ()) if guest.kind == "qemu"] if name else []
-
     def own(self, request: Request) -> list[Guest]:
         """Return the guests of the requested name, where there may be only one of them."""
-        found = self.namesakes(request.name)
+        found = [guest for guest in self.by_name.get(request.name, ()) if guest.kind == "qemu"] if request.name else []
         return [guest for guest in found if guest.node == request.node] if request.per_node else found
 
     def find(self, entry: Entry) -> Answer[Guest]:
@@ -178,7 +175,11 @@ class _Names:
         name = entry.request.name
         folded = name.casefold()
         others = [
-            guest for key in self.by_name if key != name and key.casefold() == folded for guest in self.namesakes(key)
+            guest
+            for key, namesakes in self.by_name.items()
+            if key and key != name and key.casefold() == folded
+            for guest in namesakes
+            if guest.kind == "qemu"
         ]
         told = [_name_guests(others)] if others else []
         told += [

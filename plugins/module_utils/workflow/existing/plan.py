@@ -141,10 +141,9 @@ class ExistingPlan:
 
     @property
     def is_rebooted(self) -> bool:
-        """Whether a running VM has to be rebooted for pending changes, or possibly for those of its update."""
-        if self.entry.apply_pending != "reboot" or self.status != "running":
-            return False
-        return bool(self.pending or self._updated_parameters - APPLIED_AT_ONCE or self.updated_cloud_init)
+        """Whether a running VM needs a reboot for pending changes, or possibly for those of its update."""
+        changes = self.pending or self._updated_parameters - APPLIED_AT_ONCE or self.updated_cloud_init
+        return self.status == "running" and bool(changes)
 
     @property
     def _updated_parameters(self) -> set[str]:
@@ -190,7 +189,9 @@ class ExistingPlan:
         facts = dict(self.changes.before)
         if self.unfinished is not None:
             facts["description"] = self.unfinished.marked_description
-        return {**facts, **self._pending_text(self.pending), "status": self.status}
+        if self.pending:
+            facts["pending"] = _list_pending(self.pending)
+        return {**facts, "status": self.status}
 
     @property
     def after(self) -> dict[str, t.Any] | None:
@@ -199,12 +200,15 @@ class ExistingPlan:
             return None
         changed = bool({"update", "finish"} & set(self.actions))
         facts = self.changes.after if changed else self.changes.before
-        facts = {**facts, **self._pending_text(self.pending_after), "status": self.status_after}
+        pending = {"pending": _list_pending(self.pending_after)} if self.pending_after else {}
+        facts = {**facts, **pending, "status": self.status_after}
         return facts if self.unfinished is None else with_description(facts, self.description)
 
     def check_shutdown(self, shutdown: Shutdown, timeout: float) -> None:
-        """Raise InvalidRequest if a task may end, after timeout seconds, before Proxmox VE stops the VM by force."""
-        if not shutdown.force or self.status == PAUSED or not {"stop", "reboot", "restart"} & set(self.actions):
+        """Raise InvalidRequest if a task may end, after timeout seconds, before Proxmox VE stops the VM by force, as
+        shutdown wants it to.
+        """
+        if self.status == PAUSED or not {"stop", "reboot", "restart"} & set(self.actions):
             return
         config = self.config if "stop" in self.actions else self.config_after
         down = STARTUP.read(str(config.get("startup", ""))).get("down", "")
@@ -222,7 +226,7 @@ class ExistingPlan:
         told = [*self.cautions, *(f"{label}: {text}" for text in odd)]
         if self.unfinished is not None:
             told.extend(f"{label}: {key} is not changed: {why}" for key, why in self.changes.unappliable.items())
-        elif "update" not in self.actions and not gone:
+        elif "update" not in self.actions and not gone and self.drift:
             told.extend(self._drift_warnings())
         if self.entry.state == "started" and self.status not in ("running", PAUSED, *OFF):
             told.append(f"{label} runs, but its CPU is stopped ({self.status}): it is not resumed")
@@ -255,11 +259,6 @@ class ExistingPlan:
             if key in unappliable
         )
         return warnings
-
-    @staticmethod
-    def _pending_text(pending: Pending) -> dict[str, str]:
-        """Return the line of a diff that tells what is pending."""
-        return {"pending": _list_pending(pending)} if pending else {}
 
 
 def power_action(label: str, state: str, status: str, lock: str | None) -> str | None:

@@ -162,14 +162,14 @@ class _Planner:
                 guest.vmid: presume(guest, around, self._options.permitted) for guest in seen if guest.vmid in vmids
             }
         for _round in range(GUESSES):
-            state = self._planning.with_demands(state, known)
+            state = self._planning.suitability.with_demands(state, known)
             tour = self._make(state, goals, {**guesses, **known})
             unread = {vmid for step in tour.steps for move in _moves_of(step) for vmid in move.vmids} - known.keys()
             if not unread:
                 return tour, known
             known |= self._mobility(state, goals, unread)
         known |= self._mobility(state, goals, guesses.keys() - known.keys())
-        return self._make(self._planning.with_demands(state, known), goals, known), known
+        return self._make(self._planning.suitability.with_demands(state, known), goals, known), known
 
     def _mobility(self, state: ClusterState, goals: TourGoals, vmids: Collection[int]) -> dict[int, Mobility]:
         found: dict[int, Mobility] = {}

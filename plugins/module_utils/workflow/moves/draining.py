@@ -173,9 +173,13 @@ class DrainOptions:
     @classmethod
     def of(cls, params: Mapping[str, t.Any]) -> DrainOptions:
         """Raises InvalidRequest."""
-        active, prefer = params["state"] == ACTIVE, frozenset(params["prefer"])
         return cls(
-            active, float(params["timeout"]), params["bring_back"], exemptions(params), params["move_pinned"], prefer
+            active=params["state"] == ACTIVE,
+            timeout=float(params["timeout"]),
+            bring_back=params["bring_back"],
+            stays=exemptions(params),
+            move_pinned=params["move_pinned"],
+            prefer=frozenset(params["prefer"]),
         )
 
 
@@ -187,6 +191,8 @@ class Drain:
         self.exempt: list[dict[str, t.Any]] = []
         self.remarked = False
         self._names = list(names)
+        # The error text if guests stay on nodes to be drained.
+        self.complaint = None if self.active else f"{join_words(self._names)} cannot be drained completely"
         self._options = options
         self._kept_by_tag: frozenset[int] = frozenset()
         self._access = access
@@ -198,20 +204,17 @@ class Drain:
         self._shared: frozenset[str] = frozenset()
         self._disks_elsewhere: list[str] = []
 
-    @property
-    def complaint(self) -> str | None:
-        """The error text if guests stay on nodes to be drained."""
-        return None if self.active else f"{join_words(self._names)} cannot be drained completely"
-
     def failure(self, outcome: MovesOutcome) -> CollectionError | None:
         """Return the error that the run ends with, if any. A node whose guests cannot all come back does not become
         active.
         """
         error = failure_of(outcome, self.complaint)
+        if error is not None or not self.active:
+            return error
         awaited = self._homeless(outcome)
         waiting = [name for name, guests in awaited.items() if guests]
-        if error is not None or not waiting:
-            return error
+        if not waiting:
+            return None
         staying = [stuck for stuck in outcome.staying if any(stuck.vmid in guests for guests in awaited.values())]
         return GoalsNotReached(
             f"{join_words(waiting)} stays marked as drained until all its guests are back, {stuck_text(staying)}; "
@@ -220,9 +223,11 @@ class Drain:
 
     def warnings(self, outcome: MovesOutcome) -> list[str]:
         """Warnings besides the result of the task: of guests that do not come back because they were never there."""
+        if not self.active:
+            return outcome.warnings
         awaited = {vmid for guests in self._homeless(outcome).values() for vmid in guests}
         stuck = [stuck for stuck in outcome.last.stuck if stuck.vmid not in awaited]
-        lacking = [f"not all guests could be brought back, {stuck_text(stuck)}"] if self.active and stuck else []
+        lacking = [f"not all guests could be brought back, {stuck_text(stuck)}"] if stuck else []
         return [*outcome.warnings, *lacking, *self._disks_elsewhere]
 
     def goals(self, snapshot: Snapshot) -> Goals:
@@ -244,7 +249,8 @@ class Drain:
             there_now = [guest for guest in snapshot.guests if guest.node in self._names]
             stays = [guest for guest in there_now if any(each.covers(guest) for each in self._options.stays)]
             self.exempt = [{key: getattr(guest, key) for key in EXEMPT} for guest in stays]
-            self._keep_others(snapshot, frozenset(vmid for guests in self._guests.values() for vmid in guests))
+            if self._options.move_pinned:
+                self._keep_others(snapshot, frozenset(vmid for guests in self._guests.values() for vmid in guests))
             staying = frozenset(guest.vmid for guest in stays)
             return Goals(drain=frozenset(self._names), stays=staying, prefer=self._options.prefer)
         if self._returning is None:
@@ -256,7 +262,8 @@ class Drain:
         present = {guest.vmid: guest.node for guest in snapshot.guests if guest.vmid in home}
         undo = {vmid: home[vmid] for vmid in sorted(present)}
         self._shared = frozenset(storage.name for storage in snapshot.storages if storage.shared)
-        self._keep_others(snapshot, present)
+        if self._options.move_pinned:
+            self._keep_others(snapshot, present)
         if undo == present:
             return Goals()
         _require_ready(snapshot, {name for vmid, name in undo.items() if present[vmid] != name})
@@ -284,9 +291,8 @@ class Drain:
 
     def _keep_others(self, snapshot: Snapshot, ours: Collection[int]) -> None:
         """Note which guests their tags keep in place although others may be moved."""
-        if self._options.move_pinned:
-            others = (guest for guest in snapshot.guests if guest.vmid not in ours)
-            self._kept_by_tag = frozenset(guest.vmid for guest in others if ignoring_tag(guest.tags))
+        others = (guest for guest in snapshot.guests if guest.vmid not in ours)
+        self._kept_by_tag = frozenset(guest.vmid for guest in others if ignoring_tag(guest.tags))
 
     def begin(self, identities: Mapping[int, Identity]) -> None:
         """Mark the nodes before any move, so that no new guests arrive meanwhile. identities are those that are known

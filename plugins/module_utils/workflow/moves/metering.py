@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from ...demand import CPU, MEMORY, STATED, Curve, Curves, Demand, Grid, Stated, Usage, as_placed
 from ...engine.cache import ClusterState
@@ -28,19 +28,21 @@ from ...proxmox.inventory.usage import (
 from ...proxmox.moves.recent import departures
 
 
+@dataclass(eq=False)
 class Metering:
-    """What the cluster of one run uses. The statistics of a node or a guest are read once in a run."""
+    """What the cluster of one run uses. The statistics of a node or a guest are read once in a run.
 
-    def __init__(self, reader: Reader, kept: Callable[[], KeptDemands]) -> None:
-        """kept returns what earlier runs have read of guests."""
-        self._reader = reader
-        self._kept = kept
-        self._timeframe: Timeframe | None = None
-        self._now = 0.0
-        self._names: Counter[str | None] = Counter()
-        self._nodes: dict[str, Curves] = {}
-        self._guests: dict[int, Mapping[str, Demand]] = {}
-        self._usual: Snapshot | None = None
+    kept returns what earlier runs have read of guests.
+    """
+
+    reader: Reader
+    kept: Callable[[], KeptDemands]
+    _timeframe: Timeframe | None = None
+    _now: float = 0.0
+    _names: Counter[str | None] = field(default_factory=Counter)
+    _nodes: dict[str, Curves] = field(default_factory=dict)
+    _guests: dict[int, Mapping[str, Demand]] = field(default_factory=dict)
+    _usual: Snapshot | None = None
 
     def with_use(self, state: ClusterState, leaving: Collection[str] | None) -> ClusterState:
         """Return the cluster with what nodes, and the guests that may leave theirs, usually use. Read once in a run:
@@ -50,7 +52,7 @@ class Metering:
         vmids = frozenset(guest.vmid for guest in due if leaving is None or guest.node in leaving)
         if self._usual is None:
             snapshot = replace(state.snapshot, guests=tuple(state))
-            self._usual = with_demand_of(self._reader, snapshot, vmids, self._kept())
+            self._usual = with_demand_of(self.reader, snapshot, vmids, self.kept())
         nodes = {node.name: node.demand for node in self._usual.nodes}
         guests = {guest.vmid: guest.demand for guest in self._usual.guests}
         return ClusterState(
@@ -70,14 +72,14 @@ class Metering:
         """
         snapshot, stated = state.snapshot, wanted.stated or Stated()
         if self._timeframe is None:
-            self._timeframe = timeframe_for(wanted.window, self._reader)
-            self._now = self._reader.server_time() or time.time()
+            self._timeframe = timeframe_for(wanted.window, self.reader)
+            self._now = self.reader.server_time() or time.time()
         grid = grid_for(wanted.window, self._timeframe, self._now)
         online = [node for node in snapshot.nodes if node.online]
         self._nodes |= {node.name: _curves_of(node, stated, grid) for node in online if node.name in stated.nodes}
         due = [node.name for node in online if node.name not in self._nodes]
-        self._nodes |= read_node_curves(self._reader, due, self._timeframe, grid)
-        moved = departures(self._reader, snapshot, grid.start)
+        self._nodes |= read_node_curves(self.reader, due, self._timeframe, grid)
+        moved = departures(self.reader, snapshot, grid.start)
         running = {guest.vmid: guest for guest in state if guest.running and guest.vmid > 0}
         self._names = Counter(guest.name for guest in state)
         self._learn((running[vmid] for vmid in sorted({each.vmid for each in moved} & running.keys())), stated, grid)
@@ -97,7 +99,7 @@ class Metering:
                 self._guests[vmid] = _stated_demands(guest, given, grid)
         unread = [guest for vmid, guest in due.items() if vmid not in self._guests]
         if self._timeframe is not None:
-            self._guests |= read_demands(self._reader, unread, self._timeframe, grid, self._kept())
+            self._guests |= read_demands(self.reader, unread, self._timeframe, grid, self.kept())
 
 
 def _curves_of(node: Node, stated: Stated, grid: Grid) -> Curves:

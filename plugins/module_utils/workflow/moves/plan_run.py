@@ -108,16 +108,13 @@ class PlanRun:
         if self._options.apply is not None:
             document = read_plan(self._options.apply, "apply")
             return self.hold_to(document.plan, document.premises, wait=wait)
-        outcome = self._plan()
-        if self._options.plan_file is not None:
-            write_json("plan_file", self._options.plan_file, document_of(outcome.plan, outcome.premises))
-        self.outcome = outcome
-        return outcome
-
-    def _plan(self) -> MovesOutcome:
         sight = self._read_sight()
         plan = self._planning.plan(sight, prove=self._options.prove)
-        return MovesOutcome(plan, Premises.of(plan, sight.state.snapshot), plan, cautions=self._cautions)
+        premises = Premises.of(plan, sight.state.snapshot)
+        if self._options.plan_file is not None:
+            write_json("plan_file", self._options.plan_file, document_of(plan, premises))
+        self.outcome = MovesOutcome(plan, premises, plan, cautions=self._cautions)
+        return self.outcome
 
     def hold_to(self, plan: Plan, premises: Premises, *, wait: bool) -> MovesOutcome:
         """Prepare what is left to do of a plan that was made before; all of it, unless it was carried out in part.

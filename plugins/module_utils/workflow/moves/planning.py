@@ -102,10 +102,10 @@ class Planning:
         around = Surroundings.of(state.snapshot, {})
         permitted = self._options.permitted
         guesses = {guest.vmid: presume(guest, around, permitted) for guest in state if guest.vmid > 0}
-        bounds, rested = self._bounds(moved), False
+        bounds, rested = self._bounds(moved) if moved else self._options.bounds, False
         for _round in range(GUESSES):
             mobility = {**guesses, **known}
-            state = self.with_demands(state, known)
+            state = self.suitability.with_demands(state, known)
             plan = self._make(state, goals, mobility, bounds)
             cooldown = self._options.cooldown if goals.balance is not None or goals.consolidate else 0
             if plan.moves and not rested and cooldown > 0:
@@ -120,7 +120,7 @@ class Planning:
             known |= self.mobility(state, unread)
         else:
             mobility = known | self.mobility(state, guesses.keys() - known.keys())
-            state = self.with_demands(state, mobility)
+            state = self.suitability.with_demands(state, mobility)
             plan = self._make(state, goals, mobility, bounds)
         self.held = frozenset(vmid for vmid, each in mobility.items() if each.stuck[0]) - busy.keys()
         plan = plan.about({vmid: each.identity for vmid, each in mobility.items() if each.identity is not None})
@@ -146,10 +146,6 @@ class Planning:
         """
         return self._metering.with_use(state, leaving) if Subject.DEMAND in self._subjects else state
 
-    def with_demands(self, state: ClusterState, known: Mapping[int, Mobility]) -> ClusterState:
-        """Return the state with what these guests ask of nodes, and with what nodes offer of that."""
-        return self.suitability.with_demands(state, known)
-
     def mobility(self, state: ClusterState, vmids: Iterable[int]) -> dict[int, Mobility]:
         """Return how these guests can be moved, and those that move along with them; less what has failed in this run.
         """
@@ -160,21 +156,22 @@ class Planning:
             found |= read_mobility(self._access.reader, snapshot, sorted(due), self._options.permitted)
             due = {vmid for each in found.values() for vmid in each.together} - found.keys()
             due &= {guest.vmid for guest in state}
-        found = self.suitability.without_older_machines(snapshot, found)
+        if any(each.demands.machine is not None for each in found.values()):
+            found = self.suitability.without_older_machines(snapshot, found)
         self.storages.update((vmid, {disk.slot: disk.storage for disk in each.disks}) for vmid, each in found.items())
         self.identities.update((vmid, each.identity) for vmid, each in found.items() if each.identity is not None)
-        return {vmid: self._without_failed(vmid, self._check_identity(vmid, each)) for vmid, each in found.items()}
+        for vmid, each in found.items():
+            # It may not be the guest that the goals are about.
+            cause = None if each.identity is None else self._objection(vmid, each.identity)
+            if cause is not None:
+                found[vmid] = stuck(*cause)
+            elif vmid in self._failures and not each.stuck[0]:
+                found[vmid] = self._without_failed(each, self._failures[vmid])
+        return found
 
-    def _check_identity(self, vmid: int, mobility: Mobility) -> Mobility:
-        """Return how a guest can be moved, if it is the one that the goals are about."""
-        cause = None if mobility.identity is None else self._objection(vmid, mobility.identity)
-        return mobility if cause is None else stuck(*cause)
-
-    def _without_failed(self, vmid: int, mobility: Mobility) -> Mobility:
-        """Return how a guest can be moved, given what has failed."""
-        causes = self._failures.get(vmid)
-        if not causes or mobility.stuck[0]:
-            return mobility
+    @staticmethod
+    def _without_failed(mobility: Mobility, causes: Mapping[str, str]) -> Mobility:
+        """Return how a guest can be moved, given the nodes where that has failed, and why."""
         told = {node: f"could not take it: {cause}" for node, cause in causes.items()}
         if len(causes) >= TRIES:
             return Mobility(stuck=("; ".join(f"{node} {text}" for node, text in told.items()), "remove the cause"))

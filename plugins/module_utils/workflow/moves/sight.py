@@ -63,13 +63,14 @@ def live_look(access: Access, goals_of: Callable[[Snapshot], Goals], view: View 
         snapshot = complete_snapshot(access.reader, snapshot, needs)
         counted = count_reservations(snapshot, reservations, is_another=access.is_another)
         goals = goals_of(counted.snapshot)
-        cautions = ha_cautions(access.reader, counted.snapshot, goals)
+        cautions = ha_cautions(access.reader, counted.snapshot, goals) if needs.ha_resources else ()
         if _may_move(goals, counted.snapshot):
             # One request for each node.
             counted = replace(counted, snapshot=complete_snapshot(access.reader, counted.snapshot, Needs(bridges=True)))
         # Of a guest that has left a node to be drained nothing is left to do there.
         under_way = [guest for guest in counted.under_way if guest.node not in goals.drain]
-        state = cluster_state(with_moves(view(counted.snapshot), under_way), counted.stand_ins)
+        viewed = view(counted.snapshot)
+        state = cluster_state(with_moves(viewed, under_way) if under_way else viewed, counted.stand_ins)
         busy = busy_guests(counted, snapshot.migrating)
         return Sight(state, goals, busy, coming_to(goals.drain, state, reservations) & busy.keys(), cautions)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from ...engine.cache import ClusterState
 from ...engine.plugins.nodes import COMMON_CPU_TYPES
@@ -32,6 +32,7 @@ def _is_particular(demands: Demands) -> bool:
     return bool(demands.devices or demands.cpu_flags or demands.named) or not common
 
 
+@dataclass(eq=False)
 class Suitability:
     """Adds to clusters what their nodes offer, reading it at most once in a run, except for devices.
 
@@ -39,21 +40,20 @@ class Suitability:
         reads: how often something had to be read.
     """
 
-    def __init__(self, reader: Reader) -> None:
-        self.reads = 0
-        self._reader = reader
-        self._processors: dict[str, Processor | None] = {}
-        self._types: dict[str, Node] = {}
-        self._flags: dict[str, Node] = {}
-        self._machines: dict[str, tuple[int, int] | None] = {}
-        self._named: set[tuple[str, str]] = set()
-        self._has: dict[str, dict[tuple[str, str], bool]] = {}
+    reader: Reader
+    reads: int = 0
+    _processors: dict[str, Processor | None] = field(default_factory=dict)
+    _types: dict[str, Node] = field(default_factory=dict)
+    _flags: dict[str, Node] = field(default_factory=dict)
+    _machines: dict[str, tuple[int, int] | None] = field(default_factory=dict)
+    _named: set[tuple[str, str]] = field(default_factory=set)
+    _has: dict[str, dict[tuple[str, str], bool]] = field(default_factory=dict)
 
     def with_processors(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with the CPUs of its nodes. One request for each node."""
         due = [node.name for node in snapshot.nodes if node.online and node.name not in self._processors]
         self.reads += bool(due)
-        self._processors |= in_parallel(functools.partial(read_processor, self._reader), due)
+        self._processors |= in_parallel(functools.partial(read_processor, self.reader), due)
         nodes = (replace(node, processor=self._processors.get(node.name)) for node in snapshot.nodes)
         return replace(snapshot, nodes=tuple(nodes))
 
@@ -95,16 +95,19 @@ class Suitability:
         if guests == tuple(state):
             return state
         snapshot = self.with_processors(replace(state.snapshot, guests=guests))
-        return ClusterState(self._with_devices(self._with_named(self._with_cpu_types(snapshot, found), found), found))
+        snapshot = self._with_cpu_types(snapshot, found)
+        if any(each.named for each in found.values()):
+            snapshot = self._with_named(snapshot, found)
+        if any(each.devices for each in found.values()):
+            snapshot = self._with_devices(snapshot, found)
+        return ClusterState(snapshot)
 
     def without_older_machines(self, snapshot: Snapshot, known: Mapping[int, Mobility]) -> dict[int, Mobility]:
-        """Return how guests can be moved: not to nodes whose QEMU is older than their machine type. One request for
-        each node, once, if some guest has a fixed version.
+        """Return how guests of which some have a fixed machine version can be moved: not to nodes whose QEMU is older.
+        One request for each node, once.
         """
-        if all(each.demands.machine is None for each in known.values()):
-            return dict(known)
         due = [node.name for node in snapshot.nodes if node.online and node.name not in self._machines]
-        self._machines |= in_parallel(functools.partial(read_newest_machine, self._reader), due)
+        self._machines |= in_parallel(functools.partial(read_newest_machine, self.reader), due)
 
         def checked(each: Mobility) -> Mobility:
             wanted = each.demands.machine
@@ -120,16 +123,15 @@ class Suitability:
         """Read the CPU types that nodes support, if guests that may move need one."""
         if not self._types and any(each.cpu_type not in (None, *COMMON_CPU_TYPES) for each in found.values()):
             self.reads += 1
-            self._types = {node.name: node for node in with_cpu_types(self._reader, snapshot.nodes)}
+            self._types = {node.name: node for node in with_cpu_types(self.reader, snapshot.nodes)}
         if not self._flags and any(each.cpu_flags for each in found.values()):
             self.reads += 1
-            self._flags = {node.name: node for node in with_cpu_flags(self._reader, snapshot.nodes)}
-
-        def known(node: Node) -> Node:
+            self._flags = {node.name: node for node in with_cpu_flags(self.reader, snapshot.nodes)}
+        nodes = []
+        for node in snapshot.nodes:
             types, flags = self._types.get(node.name, node), self._flags.get(node.name, node)
-            return replace(node, cpu_models=types.cpu_models, cpu_flags=flags.cpu_flags)
-
-        return replace(snapshot, nodes=tuple(map(known, snapshot.nodes)))
+            nodes.append(replace(node, cpu_models=types.cpu_models, cpu_flags=flags.cpu_flags))
+        return replace(snapshot, nodes=tuple(nodes))
 
     def _with_named(self, snapshot: Snapshot, found: Mapping[int, Demands]) -> Snapshot:
         wanted = {named for each in found.values() for named in each.named}
@@ -139,10 +141,8 @@ class Suitability:
 
             self.reads += 1
             self._named |= due
-            for node in with_named(self._reader, snapshot.nodes, snapshot.storages, due):
+            for node in with_named(self.reader, snapshot.nodes, snapshot.storages, due):
                 self._has.setdefault(node.name, {}).update(node.has)
-        if not wanted:
-            return snapshot
         nodes = (replace(node, has={**node.has, **self._has.get(node.name, {})}) for node in snapshot.nodes)
         return replace(snapshot, nodes=tuple(nodes))
 
@@ -156,6 +156,6 @@ class Suitability:
 
         self.reads += 1
         needs = DeviceNeeds(device=lambda device, _node: (device.driver, device.mapping) in wanted)
-        devices, mappings = read_devices(self._reader, snapshot.nodes, snapshot.guests, needs)
+        devices, mappings = read_devices(self.reader, snapshot.nodes, snapshot.guests, needs)
         new = tuple(device for device in devices if (device.driver, device.mapping) in wanted)
         return replace(snapshot, devices=(*snapshot.devices, *new), mappings=mappings)
