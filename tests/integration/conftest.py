@@ -9,8 +9,9 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from support.ansible_commands import Ansible
 from support.controller import ModuleServer, module_server
-from support.playbook import PLAY_RECORDS
+from support.playbook import PLAY_RECORDS, environment
 from support.quick_clusters import forked_clusters
 from support.versions import VERSIONS
 
@@ -34,14 +35,18 @@ def _quick_clusters() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _quick_plays(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """All plays of a test run share what was compiled and packed, whichever worker of xdist starts them."""
+def _quick_plays(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """All plays of a test run share what was compiled and packed, whichever worker of xdist starts them. Those of one
+    worker are forked from one process.
+    """
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent
     kept = folder / "kept"
     kept.mkdir(exist_ok=True)
     os.environ["KEPT_BY_TESTS"] = str(kept)
+    with Ansible.forked(environment(tmp_path_factory.mktemp("ansible"), {})):
+        yield
 
 
 @pytest.fixture(scope="session")

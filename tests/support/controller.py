@@ -9,60 +9,21 @@ import itertools
 import json
 import os
 import signal
-import socket
-import subprocess
 import sys
 import typing as t
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from multiprocessing.connection import Connection
 from pathlib import Path
+
+from .forking import ForkServer
 
 Result = dict[str, t.Any]
 
 _NUMBERS = itertools.count()
 
 
-class ModuleServer:
-    """The process that modules are forked from. One is enough for a test session."""
-
-    def __init__(self) -> None:
-        ours, theirs = socket.socketpair()
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "support.module_server", str(theirs.fileno())],
-                env=environment,
-                pass_fds=[theirs.fileno()],
-            )
-        self._connection = Connection(ours.detach())
-        self._ended: dict[int, int] = {}
-
-    def start(self, module: str, arguments: Mapping[str, t.Any], environment: Mapping[str, str], output: Path) -> int:
-        """Start a module and return its process's id."""
-        self._connection.send((module, dict(arguments), dict(environment), output))
-        while (message := self._connection.recv())[0] != "started":
-            self._ended[message[1]] = message[2]
-        self._ended.pop(message[1], None)
-        return int(message[1])
-
-    def wait(self, pid: int) -> int:
-        """Wait for the end of a module's process and return its exit code."""
-        while pid not in self._ended:
-            _what, ended, code = self._connection.recv()
-            self._ended[ended] = code
-        return self._ended[pid]
-
-    def has_ended(self, pid: int) -> bool:
-        """Tell, without waiting, whether a module's process has ended."""
-        while self._connection.poll():
-            _what, ended, code = self._connection.recv()
-            self._ended[ended] = code
-        return pid in self._ended
-
-    def close(self) -> None:
-        self._connection.close()
-        self._process.wait()
+class ModuleServer(ForkServer):
+    """The process that modules are forked from."""
 
 
 class RunningModule:
@@ -161,11 +122,9 @@ class Controller:
 @contextmanager
 def module_server() -> Iterator[ModuleServer]:
     """A server for as long as the context lasts."""
-    server = ModuleServer()
-    try:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with ModuleServer.running("support.module_server", environment) as server:
         yield server
-    finally:
-        server.close()
 
 
 def _text_of(warning: t.Any) -> str:

@@ -3,28 +3,27 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs modules, each in its own process as Ansible does, but forked from one that has imported everything.
 
-Run with the number of an open socket. A request is a module's name, its arguments, its environment and the file that
-its output goes to; the answers are C(("started", pid)) and later C(("ended", pid, exit code)).
+A request is a module's name, its arguments, its environment and the file that its output goes to.
 """
 
 from __future__ import annotations
 
 import contextlib
-import gc
 import importlib
 import inspect
 import json
-import multiprocessing
 import os
 import pkgutil
 import sys
 import threading
 import types
 import typing as t
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from ansible.module_utils import basic
+
+from .forking import serve
 
 MODULES = "ansible_collections.qemu_scheduler.proxmox.plugins.modules"
 MODULE_UTILS = "ansible_collections.qemu_scheduler.proxmox.plugins.module_utils"
@@ -47,9 +46,6 @@ WALK = "TEST_WALK"
 
 FILTERS = ("filter", "filter_all")
 """The methods by which a plugin filters nodes."""
-
-# This program has no other threads: forking it is safe.
-_fork = multiprocessing.get_context("fork")
 
 
 def run(module: str, arguments: dict[str, t.Any], environment: dict[str, str], output: Path) -> None:
@@ -118,28 +114,6 @@ def load() -> None:
             importlib.import_module(library)
 
 
-def main(connection: Connection) -> None:
-    load()
-    # Garbage collections of the modules would look at all that, and copy its pages.
-    gc.collect()
-    gc.freeze()
-    running: dict[int, t.Any] = {}
-    while True:
-        for ready in wait([connection, *running]):
-            if ready is connection:
-                try:
-                    request = connection.recv()
-                except EOFError:
-                    return
-                process = _fork.Process(target=run, args=request, daemon=True)
-                process.start()
-                running[process.sentinel] = process
-                connection.send(("started", process.pid))
-            else:
-                process = running.pop(t.cast("int", ready))
-                process.join()
-                connection.send(("ended", process.pid, process.exitcode))
-
-
 if __name__ == "__main__":
-    main(Connection(int(sys.argv[1])))
+    load()
+    serve(Connection(int(sys.argv[1])), run)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from .ansible_commands import Ansible
 
 SUPPORT = Path(__file__).resolve().parent
 PLAY_RECORDS = "PLAY_RECORDS"
@@ -84,18 +85,11 @@ def run_playbook(
         playbook = str(path)
     results = folder / "results.jsonl"
     results.unlink(missing_ok=True)
-    command = [str(Path(sys.executable).parent / "ansible-playbook"), playbook, *arguments]
-    done = subprocess.run(
-        command,
-        env=environment(folder, {"TASK_RESULTS": str(results), **env}),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=600,
-        check=False,
+    done = Ansible.run(
+        "ansible-playbook", [playbook, *arguments], environment(folder, {"TASK_RESULTS": str(results), **env})
     )
     lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
-    run = PlayRun(done.returncode, done.stdout, [TaskRun(**json.loads(line)) for line in lines])
+    run = PlayRun(done.returncode, done.stdout + done.stderr, [TaskRun(**json.loads(line)) for line in lines])
     if records := os.environ.get(PLAY_RECORDS):
         from .parity import keep
 

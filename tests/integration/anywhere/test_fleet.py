@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from support.ansible_commands import Ansible
 from support.controller import Controller
 from support.place import Cluster, Corner
 from support.playbook import environment, run_playbook
@@ -107,10 +106,8 @@ def test_inventory__has_the_vms_with_groups_and_addresses(
         "plugin": "qemu_scheduler.proxmox.cluster", "addresses": ["static"], "configs": True,
         "filters": [f"proxmox_pool == '{corner.pool}'"],
     }), encoding="utf-8")
-    listed = subprocess.run(
-        [str(Path(sys.executable).parent / "ansible-inventory"), "-i", str(source), "--list"],
-        env=environment(tmp_path, {**cluster.environment, "ANSIBLE_INVENTORY_UNPARSED_FAILED": "1"}),
-        capture_output=True, text=True, check=False)
+    env = environment(tmp_path, {**cluster.environment, "ANSIBLE_INVENTORY_UNPARSED_FAILED": "1"})
+    listed = Ansible.run("ansible-inventory", ["-i", str(source), "--list"], env)
     assert listed.returncode == 0, listed.stderr
     groups = json.loads(listed.stdout, object_hook=_without_mark)
     hosts = groups["_meta"]["hostvars"]

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
+from support.ansible_commands import Ansible
 from support.playbook import environment
 
 CONNECTION = {"api_host": "127.0.0.1:1", "api_user": "root@pam", "api_token_id": "t", "api_token_secret": "Zq9-secret"}
@@ -30,13 +29,8 @@ def read(tmp_path: Path, sources: list[dict[str, Any]], variables: dict[str, str
     for number, given in enumerate(sources):
         text = yaml.safe_dump({"plugin": "qemu_scheduler.proxmox.cluster", **CONNECTION, **given})
         (folder / f"source{number}.yml").write_text(text, encoding="utf-8")
-    run = subprocess.run(
-        [str(Path(sys.executable).parent / "ansible-inventory"), "-i", str(folder), "--list"],
-        env=environment(tmp_path, {"ANSIBLE_INVENTORY_ENABLED": "qemu_scheduler.proxmox.cluster", **variables}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    env = environment(tmp_path, {"ANSIBLE_INVENTORY_ENABLED": "qemu_scheduler.proxmox.cluster", **variables})
+    run = Ansible.run("ansible-inventory", ["-i", str(folder), "--list"], env)
     return " ".join(run.stderr.split())
 
 

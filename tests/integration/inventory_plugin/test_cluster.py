@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 from simulated_cluster.client import SimulatedCluster
+from support.ansible_commands import Ansible
 from support.playbook import environment
 from support.versions import both_versions
 
@@ -90,15 +90,8 @@ def run(cluster: SimulatedCluster, tmp_path: Path) -> Callable[..., subprocess.C
         source = tmp_path / "cluster.yml"
         source.write_text(yaml.safe_dump({"plugin": PLUGIN, **options}), encoding="utf-8")
         cluster.reset_requests()
-        return subprocess.run(
-            [str(Path(sys.executable).parent / "ansible-inventory"), "--inventory", str(source), "--list"],
-            env=environment(
-                tmp_path, {**cluster.environment(), "ANSIBLE_INVENTORY_UNPARSED_FAILED": "1", **(env or {})}
-            ),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        given = {**cluster.environment(), "ANSIBLE_INVENTORY_UNPARSED_FAILED": "1", **(env or {})}
+        return Ansible.run("ansible-inventory", ["--inventory", str(source), "--list"], environment(tmp_path, given))
 
     return run
 

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
+from support.ansible_commands import Ansible
 from support.playbook import environment
 
 SECRET = "Zq9-misplaced"
@@ -33,13 +32,8 @@ def test_secret__in_the_wrong_option_is_not_shown(tmp_path: Path) -> None:
     for number, given in enumerate(SOURCES):
         text = yaml.safe_dump({"plugin": "qemu_scheduler.proxmox.cluster", **CONNECTION, **given})
         (folder / f"source{number}.yml").write_text(text, encoding="utf-8")
-    run = subprocess.run(
-        [str(Path(sys.executable).parent / "ansible-inventory"), "-i", str(folder), "--list", "-vvvv"],
-        env=environment(tmp_path, {"PROXMOX_PASSWORD": ""}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    arguments = ["-i", str(folder), "--list", "-vvvv"]
+    run = Ansible.run("ansible-inventory", arguments, environment(tmp_path, {"PROXMOX_PASSWORD": ""}))
     output = run.stdout + run.stderr
     for number, given in enumerate(SOURCES):
         assert f"source{number}.yml" in output

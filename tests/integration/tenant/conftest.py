@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from support.ansible_commands import Ansible as Commands
 from support.payloads import payloads
 from support.playbook import environment
 
@@ -48,12 +48,7 @@ def ansible(tmp_path: Path) -> Ansible:
             text = source if isinstance(source, str) else yaml.safe_dump({"plugin": PLUGIN, **source})
             path.write_text(text, encoding="utf-8")
             inventory += ["--inventory", str(path)]
-        return subprocess.run(
-            [str(Path(sys.executable).parent / command), *inventory, *arguments],
-            env=environment(tmp_path, {"ANSIBLE_INVENTORY_UNPARSED_FAILED": "1", **env}),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        given = {"ANSIBLE_INVENTORY_UNPARSED_FAILED": "1", **env}
+        return Commands.run(command, [*inventory, *arguments], environment(tmp_path, given))
 
     return run

@@ -23,8 +23,9 @@ from pathlib import Path
 from threading import Thread
 
 from simulated_cluster.client import CLUSTERS, SimulatedCluster
+from support.ansible_commands import Ansible
 from support.controller import Controller, module_server
-from support.playbook import run_tasks
+from support.playbook import environment, run_tasks
 from support.postgres import postgres_server
 from support.quick_clusters import forked_clusters
 from support.waiting import until
@@ -50,7 +51,8 @@ def test_play__waits(tmp_path):
     with SimulatedCluster.start(CLUSTERS / "three-nodes.yml") as cluster:
         cluster.fault(method="POST", hang=True)
         Thread(target=wait, args=(cluster, "play"), daemon=True).start()
-        run_tasks(tmp_path, [{"qemu_scheduler.proxmox.qemu_schedule": TASK}], cluster.environment())
+        with Ansible.forked(environment(tmp_path, {})):
+            run_tasks(tmp_path, [{"qemu_scheduler.proxmox.qemu_schedule": TASK}], cluster.environment())
 """
 
 
@@ -84,7 +86,7 @@ def test_run_that_is_ended__leaves_no_process(number: signal.Signals, to_all: bo
     until(lambda: all(file.exists() for file in ready) or run.poll() is not None)
     assert run.poll() is None, (tmp_path / "output").read_text(encoding="utf-8")
     commands = " ".join(processes(tmp_path).values())
-    assert all(part in commands for part in ("ansible-playbook", "postgres", "forkserver", "module_server"))
+    assert all(part in commands for part in ("ansible_server", "postgres", "forkserver", "module_server"))
     (os.killpg if to_all else os.kill)(run.pid, number)
     run.wait()
     until(lambda: not processes(tmp_path))
