@@ -20,7 +20,8 @@ options:
       - Rules with the C(topology_key) V(cluster), or with one of the labels of the clusters, hold between clusters.
       - VMIDs and reservations are separate for each cluster. The result and the tables name the cluster of each VM.
       - The connection options at the top level are defaults for all clusters, except O(api_host).
-      - Cannot be combined with O(snapshot), O(nodes), O(address_pools), and O(rules) of the type V(node-affinity).
+      - Cannot be combined with O(snapshot), O(nodes), O(metrics), O(address_pools), and O(rules) of the type
+        V(node-affinity).
     type: list
     elements: dict
     suboptions:
@@ -34,6 +35,16 @@ options:
       nodes:
         description: As O(nodes), for the nodes of this cluster.
         type: dict
+      metrics:
+        description: As O(metrics), for the nodes and guests of this cluster.
+        type: dict
+        suboptions:
+          nodes:
+            description: As O(metrics.nodes).
+            type: dict
+          guests:
+            description: As O(metrics.guests).
+            type: dict
       snapshot:
         description: As O(snapshot), a recording of this cluster. Either all clusters have one, or none.
         type: raw

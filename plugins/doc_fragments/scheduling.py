@@ -46,6 +46,25 @@ options:
         (C(10%), or GiB).
     type: dict
     default: {}
+  metrics:
+    description:
+      - What nodes and guests used, from the monitoring of the site. It counts instead of the statistics of Proxmox VE,
+        which are then not read for these nodes and guests. It matters where use matters, which is with the plugin
+        UsedLimit, with C(history) of Utilization, for nodes that are balanced by use, and in advice.
+      - Each value is a number, or a list of numbers that are spread evenly over the time that counts, the oldest first;
+        null and NaN are unknown. That time is the last day, the last week for advice, and for nodes that are balanced
+        by use the window.
+      - C(cpu) is the fraction of the CPUs of the node or guest (0 to 1), C(memory) is in MiB, C(cpu_pressure),
+        C(io_pressure) and C(memory_pressure) are fractions of time.
+      - Entries of nodes and guests that the cluster does not have are ignored.
+    type: dict
+    suboptions:
+      nodes:
+        description: "The values by the name of the node, such as C({pve1: {cpu: 0.9, memory: 200000}})."
+        type: dict
+      guests:
+        description: The values by VMID, or by name if only one guest has that name.
+        type: dict
   rules:
     description:
       - Placement rules for all guests that they select, existing and new, whether this task lists them or not.

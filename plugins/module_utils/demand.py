@@ -140,6 +140,9 @@ class Stated:
         return self.guests.get(str(vmid)) or by_name
 
 
+NOTHING_STATED = Stated()
+
+
 class Departure(t.NamedTuple):
     """A guest left a node."""
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from .demand import ALLOCATED, Curve, Stated, Usage
+from .demand import ALLOCATED, Curve, Usage
 from .model import NO_DEMANDS, Decision, Demands, Guest, Identity, Request
 
 LIVE, OFFLINE, RESTART = "live", "offline", "restart"
@@ -38,7 +38,6 @@ class Balance:
         window: the seconds of the past that count.
         hold: for how many seconds an imbalance must have lasted.
         above: nodes with a lower load are not relieved.
-        stated: what the user states of nodes and guests, which is then not read.
     """
 
     threshold: float = 0.15
@@ -48,7 +47,6 @@ class Balance:
     window: float = 86_400.0
     hold: float = 3600.0
     above: float = 0.0
-    stated: Stated | None = None
 
 
 @dataclass(frozen=True, slots=True)

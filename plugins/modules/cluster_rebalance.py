@@ -102,20 +102,14 @@ options:
           - Nodes with a lower load are not relieved. Defaults to V(0.5) for V(used) and to V(0.1) for V(pressure).
         type: float
       metrics:
-        description:
-          - What nodes and guests used, from the monitoring of the site. It is used instead of the statistics of
-            Proxmox VE, which are then not read for these nodes and guests.
-          - Each value is a number, or a list of numbers that are spread evenly over the window, the oldest first; null
-            and NaN are unknown. C(cpu) is the fraction of the CPUs of the node or guest (0 to 1), C(memory) is in MiB,
-            C(cpu_pressure), C(io_pressure) and C(memory_pressure) are fractions of time.
-          - Entries of nodes and guests that the cluster does not have are ignored.
+        description: As O(metrics).
         type: dict
         suboptions:
           nodes:
-            description: "The values by the name of the node, such as C({pve1: {cpu: 0.9, memory: 200000}})."
+            description: As O(metrics.nodes).
             type: dict
           guests:
-            description: The values by VMID, or by name if only one guest has that name.
+            description: As O(metrics.guests).
             type: dict
 seealso:
   - module: qemu_scheduler.proxmox.node_drain

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
-from ..demand import CPU, MEMORY
+from ..demand import CPU, MEMORY, NOTHING_STATED, Stated
 from ..engine.devices.hardware import OPTIONS
 from ..engine.framework.interface import Subject
 from ..engine.plugins.nodes import COMMON_CPU_TYPES
@@ -47,11 +47,13 @@ from ..reservations.ledger import Ledger
 from ..reservations.opening import folder_of, open_ledger
 from ..reservations.records import Holder, Reservation
 from .births import is_another
+from .options.metrics import stated_of
 from .options.rules import standing_rules
 from .stopping import Stop
 
 if t.TYPE_CHECKING:
     from ..proxmox.inventory.mappings import DeviceNeeds
+    from ..proxmox.inventory.usage import Statistics
 
 DEFAULT_PORT = 8006
 NO_RULES = StandingRules()
@@ -70,7 +72,7 @@ class Access:
         facts: returns what the user configured about nodes.
         standing: rules that apply to guests whether or not the run requests them.
         stop: whether the run has to end; asked before each write.
-        kept_in: the folder for what guests used.
+        kept_in: the folder for what guests used; stated is what the task says of that.
         holder: this run, in the ledger.
         claimed: VMIDs that this run has reserved, and will decide about again.
     """
@@ -84,6 +86,7 @@ class Access:
     standing: StandingRules = NO_RULES
     stop: Stop = field(default_factory=Stop)
     kept_in: Path | None = None
+    stated: Stated = NOTHING_STATED
     holder: Holder = field(default_factory=Holder.here)
     claimed: frozenset[int] = frozenset()
     _identity: str | None = None
@@ -97,16 +100,16 @@ class Access:
 
         Raises InvalidRequest, InvalidSnapshot, ConnectionFailed, AuthenticationFailed, LedgerUnavailable, ...
         """
-        recorded, standing = params.get("snapshot"), standing_rules(params)
+        recorded, standing, stated = params.get("snapshot"), standing_rules(params), stated_of(params)
         if recorded is not None:
             reader = RecordedReader.from_file(recorded) if isinstance(recorded, str) else RecordedReader(recorded)
-            return cls(reader, None, open_ledger("none"), None, False, facts, standing)
+            return cls(reader, None, open_ledger("none"), None, False, facts, standing, stated=stated)
         where = params.get("reservations")
         ledger = open_ledger(where)
         stop, kept_in = Stop(), folder_of(where)
         session = Session.connect(params, before_write=stop.check)
         remembering, endpoint = RememberingReader(session), endpoint_of(params)
-        return cls(remembering, session, ledger, endpoint, where != "none", facts, standing, stop, kept_in)
+        return cls(remembering, session, ledger, endpoint, where != "none", facts, standing, stop, kept_in, stated)
 
     @property
     def offline(self) -> bool:
@@ -180,6 +183,13 @@ class Access:
         """What this user has read within the last hour of what guests used, on this host."""
         user = None if self.session is None else self.session.user
         return KeptDemands(None if user is None else self.kept_in, f"{self.identity()} {user}")
+
+    @property
+    def statistics(self) -> Statistics:
+        """What the nodes and guests used."""
+        from ..proxmox.inventory.usage import Statistics
+
+        return Statistics(self.reader, lambda: self.kept_demands, self.stated)
 
     def identity(self) -> str:
         """Return the cluster's name in the ledger, the same for every user and every address."""
@@ -272,7 +282,7 @@ class Access:
         if Subject.DEMAND in subjects and requests:
             from ..proxmox.inventory.usage import with_demand_of
 
-            snapshot = with_demand_of(self.reader, snapshot, _guests_alike(requests, snapshot), self.kept_demands)
+            snapshot = with_demand_of(self.statistics, snapshot, _guests_alike(requests, snapshot))
         return snapshot
 
     def close(self) -> None:

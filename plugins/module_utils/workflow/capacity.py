@@ -20,7 +20,7 @@ from ..engine.profiles import Profile
 from ..engine.usual import with_demand
 from ..errors import InvalidRequest
 from ..model import Snapshot, Storage
-from ..proxmox.inventory.usage import WEEK, grid_for, read_demands, read_node_curves, timeframe_for
+from ..proxmox.inventory.usage import WEEK, grid_for, timeframe_for
 from .access import Access, subjects_of
 from .counting import Counted, cluster_state, count_reservations, with_moves
 from .options.device_options import device_attributes, device_needs
@@ -209,9 +209,9 @@ def advice(access: Access, snapshot: Snapshot) -> dict[str, t.Any]:
     vms = [guest for guest in vms if guest.vmid > 0]
     usage = Usage(
         grid,
-        read_node_curves(reader, online, timeframe, grid),
+        access.statistics.node_curves(online.values(), timeframe, grid),
         {name: {CPU: node.cores, MEMORY: node.memory} for name, node in online.items()},
-        read_demands(reader, vms, timeframe, grid, access.kept_demands),
+        access.statistics.demands(vms, snapshot.guests, timeframe, grid),
     )
     running = [info for info in ClusterState(snapshot).nodes if info.node.online]
     allocated = {info.name: {CPU: info.cores, MEMORY: float(info.memory)} for info in running}

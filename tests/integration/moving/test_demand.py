@@ -181,3 +181,33 @@ def test_kept_plan__moves_nothing_to_a_node_that_is_busy_by_now(
 
     assert "pve2 would use more than 85% of its CPU" in str(result["moves"])
     assert on(cluster, "pve3") == {301}
+
+
+@both_versions
+def test_metrics_of_the_site__count_wherever_use_does(cluster: SimulatedCluster, controller: Controller) -> None:
+    used = {"pve1": 0.1, "pve2": 0.95, "pve3": 0.3}
+    options = {
+        "plugin_config": LIMIT,
+        "check": True,
+        "metrics": {
+            "nodes": {name: {"cpu": cpu, "memory": 8000} for name, cpu in used.items()},
+            "guests": {guest: {"cpu": [None, 0.1], "memory": 500} for guest in ("web-1", "102", "201", "db-1")},
+        },
+    }
+    new = {"name": "web-9", "cores": 3, "memory": 512, **options}
+
+    assert controller.run("qemu_schedule", **new, node="pve1")["vms"][0]["node"] == "pve1"
+    refused = controller.run("qemu_schedule", **new, node="pve2")
+    assert "99% with the VM, which counts as like" in refused["msg"]
+    room = {"name": "big", "cores": 1, "memory": 60000, "node": "pve1", "demand": {"cpu": 0.1, "memory": 1000}}
+    made = controller.run("qemu_schedule", **room, make_room={"max_moves": 4}, **options)
+    assert {move["to"] for move in made["plan"]["moves"]} == {"pve3"}
+    packed = controller.run("cluster_rebalance", goals=["consolidate"], **options)
+    drained = controller.run("node_drain", node="pve3", **options)
+    tour = controller.run("maintenance_tour", name=["pve3"], **options)
+    assert {move["to"] for result in (packed, drained) for move in result["plan"]["moves"]} == {"pve1"}
+    assert {move["to"] for step in tour["tour"]["steps"] for move in step["moves"]} == {"pve1"}
+    counted = controller.run("capacity_info", **new, advice=True)
+    assert {each["node"] for each in counted["nodes"] if not each["fit"]} == {"pve2"}
+    assert {(each["vmid"], each["resource"]) for each in counted["right_sizes"]} >= {(101, "cpu"), (301, "cpu")}
+    assert read(cluster) == []

@@ -24,11 +24,11 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.demand impo
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import PermissionDenied
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Guest, Node, Snapshot
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.answers import failure_of_answer
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.kept_demands import NOTHING_KEPT
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.usage import (
     DAY,
     HOUR,
     WEEK,
+    Statistics,
     Timeframe,
     grid_for,
     read_demands,
@@ -144,7 +144,7 @@ def test_what_nodes_and_guests_usually_use__is_of_what_is_known() -> None:
     answers.server_time = lambda: now + 60  # type: ignore[method-assign]
     snapshot = Snapshot(nodes=(Node("pve1"), Node("pve2", online=False)), guests=(VM, other))
 
-    found = with_demand_of(answers, snapshot, {101, 102}, NOTHING_KEPT)
+    found = with_demand_of(Statistics(answers), snapshot, {101, 102})
 
     assert {key: demand.curve for key, demand in found.guests[0].demand.items()} == {CPU: (1.0,), MEMORY: (10,)}
     assert {key: demand.curve for key, demand in found.nodes[0].demand.items()} == {CPU: (3.0,), MEMORY: (30,)}
@@ -176,7 +176,7 @@ def test_guests_that_have_just_come__count_besides_what_the_node_used() -> None:
     restarted = replace(VM, vmid=105, name="dns", uptime=60)
     snapshot = Snapshot(nodes=(Node("pve1"),), guests=(old, made_like_it, made, came, restarted))
 
-    found = with_demand_of(answers, snapshot, {101}, NOTHING_KEPT)
+    found = with_demand_of(Statistics(answers), snapshot, {101})
 
     assert [(guest.demand[CPU].usual, guest.demand[CPU].source) for guest in found.guests] == [
         (1, MEASURED), (2, LIKE), (2, CONFIGURED), (1, MEASURED), (1, MEASURED)

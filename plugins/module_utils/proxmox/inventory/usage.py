@@ -16,6 +16,7 @@ a sample without values.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -27,10 +28,14 @@ from ...demand import (
     MEASURED,
     MEMORY,
     MEMORY_PRESSURE,
+    NOTHING_STATED,
+    STATED,
     USUAL,
     Curve,
+    Curves,
     Demand,
     Grid,
+    Stated,
     bridge_gaps,
     is_known,
     mean,
@@ -38,7 +43,7 @@ from ...demand import (
 )
 from ...engine.texts import whole_number
 from ...engine.usual import with_demand
-from ...model import Guest, Snapshot, demand_of
+from ...model import Guest, Node, Snapshot, demand_of
 from ..api.failures import UNREADABLE
 from ..api.reader import Reader, in_parallel
 from ..moves.recent import departures
@@ -122,19 +127,72 @@ def read_demands(
     return {**known, **found}
 
 
-def with_demand_of(reader: Reader, snapshot: Snapshot, vmids: Collection[int], kept: KeptDemands) -> Snapshot:
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What the nodes and guests of a cluster used: what the user states of them, else what Proxmox VE knows.
+
+    Attributes:
+        kept: returns what earlier runs have read of guests.
+    """
+
+    reader: Reader
+    kept: Callable[[], KeptDemands] = lambda: NOTHING_KEPT
+    stated: Stated = NOTHING_STATED
+
+    def node_curves(
+        self, nodes: Iterable[Node], timeframe: Timeframe, grid: Grid, least: int | None = None
+    ) -> dict[str, Curves]:
+        """Return the curves of these nodes, as read_node_curves does. What is stated is not read."""
+        found: dict[str, Curves] = {}
+        unread = []
+        for node in nodes:
+            given = self.stated.nodes.get(node.name)
+            if given:
+                found[node.name] = _stretched(given, node.cores, grid)
+            else:
+                unread.append(node.name)
+        return {**found, **read_node_curves(self.reader, unread, timeframe, grid, least)}
+
+    def demands(
+        self, guests: Iterable[Guest], among: Iterable[Guest], timeframe: Timeframe, grid: Grid
+    ) -> dict[int, Mapping[str, Demand]]:
+        """Return the demand of these guests, by VMID and resource. What is stated is not read. among are all guests: a
+        name that several have names none.
+        """
+        wanted, found = list(guests), dict[int, Mapping[str, Demand]]()
+        names = Counter(guest.name for guest in among) if self.stated.guests else Counter()
+        for guest in wanted:
+            given = self.stated.of_guest(guest.vmid, guest.name if names[guest.name] == 1 else None)
+            if given:
+                curves = _stretched(given, guest.cores, grid)
+                found[guest.vmid] = {resource: Demand(STATED, curve) for resource, curve in curves.items()}
+        unread = [guest for guest in wanted if guest.vmid not in found]
+        return {**found, **read_demands(self.reader, unread, timeframe, grid, self.kept())} if unread else found
+
+
+def _stretched(given: Curves, cores: float, grid: Grid) -> dict[str, Curve]:
+    """What is stated, on a grid, in cores where it is CPU."""
+    return {
+        resource: tuple(
+            None if value is None else value * (cores if resource == CPU else 1) for value in grid.stretch(values)
+        )
+        for resource, values in given.items()
+    }
+
+
+def with_demand_of(statistics: Statistics, snapshot: Snapshot, vmids: Collection[int]) -> Snapshot:
     """Return a snapshot with what these guests usually use, as far as they run, and with what the nodes use besides: by
     the last day, or what is known of it. One request for each node that is online, each of the guests, and each guest
     that has just been started; and one for each node and kind of guests if one of these may have come from elsewhere.
     """
+    reader = statistics.reader
     timeframe = timeframe_for(DAY, reader)
     now = reader.server_time() or time.time()
     grid = grid_for(DAY, timeframe, now)
     young = {guest.vmid for guest in snapshot.guests if guest.vmid > 0 and _is_young(guest)}
     running = [guest for guest in snapshot.guests if guest.running and (guest.vmid in vmids or guest.vmid in young)]
-    online = [node.name for node in snapshot.nodes if node.online]
-    curves = read_node_curves(reader, online, timeframe, grid, least=1)
-    demands = read_demands(reader, running, timeframe, grid, kept)
+    curves = statistics.node_curves((node for node in snapshot.nodes if node.online), timeframe, grid, least=1)
+    demands = statistics.demands(running, snapshot.guests, timeframe, grid)
     new = {vmid for vmid in young if CPU not in demands[vmid] or not is_known(demands[vmid][CPU].curve)}
     # What a node used does not show these guests.
     came = new | {each.vmid for each in (departures(reader, snapshot, now - YOUNG) if young - new else ())} & young
@@ -157,7 +215,7 @@ def _is_young(guest: Guest) -> bool:
 
 
 def _with_usual(guest: Guest, demands: Mapping[str, Demand]) -> Guest:
-    found = {key: Demand(MEASURED, (demands[key].usual,)) for key in (CPU, MEMORY) if key in demands}
+    found = {key: Demand(demands[key].source, (demands[key].usual,)) for key in (CPU, MEMORY) if key in demands}
     return replace(guest, demand=found) if found else guest
 
 

@@ -18,6 +18,7 @@ from ...proxmox.api.reader import in_parallel
 from ...proxmox.api.session import connection_argument_spec
 from ...proxmox.options.values import invalid
 from ..access import Access
+from ..options.metrics import METRICS
 from ..options.rules import facts_of, labels_of
 
 Facts = Callable[[Collection[Node]], Mapping[str, Mapping[str, t.Any]]]
@@ -30,6 +31,7 @@ others.
 OF_ONE_CLUSTER = {
     "snapshot": "clusters[].snapshot",
     "nodes": "clusters[].nodes",
+    METRICS: "clusters[].metrics",
     "address_pools": "pools only in tasks about one cluster",
     **dict.fromkeys(("make_room", "plan_file", "apply"), "it only in tasks about one cluster"),
 }
@@ -113,7 +115,8 @@ def _cluster(where: str, body: Mapping[str, t.Any], params: Mapping[str, t.Any])
     for given, unused in ((_PASSWORD, _TOKEN), (_TOKEN, _PASSWORD)):
         if any(key in own for key in given):
             common.update(dict.fromkeys(unused))
-    merged = {**common, "snapshot": body.get("snapshot"), "connect_timeout": CONNECT_WITHIN, **own}
+    merged = {**common, "snapshot": body.get("snapshot"), METRICS: body.get(METRICS)}
+    merged |= {"connect_timeout": CONNECT_WITHIN, **own}
     return Cluster(name, labels, merged, _with_labels(facts_of(body.get("nodes")), {**labels, CLUSTER_KEY: name}))
 
 

@@ -72,7 +72,7 @@ class Planning:
         self._options = options
         self._objection = objection
         self.suitability = Suitability(access.reader)
-        self._metering = Metering(access.reader, lambda: access.kept_demands)
+        self._metering = Metering(access.statistics)
         self._failures: dict[int, dict[str, str]] = {}
         self.held: frozenset[int] = frozenset()
         self.identities: dict[int, Identity] = {}

@@ -123,6 +123,11 @@ LIVE_OPTIONS: t.Final[Spec] = {**connection_argument_spec(), "reservations": {"t
 CLUSTER_OPTIONS: t.Final[Spec] = {**LIVE_OPTIONS, "snapshot": {"type": "raw"}}
 """The options for the cluster, live or recorded, and how decisions about it are shared."""
 
+METRICS_OPTIONS: t.Final[Spec] = {
+    "metrics": {"type": "dict", "options": {"nodes": {"type": "dict"}, "guests": {"type": "dict"}}}
+}
+"""The option for what the monitoring of the site says that nodes and guests used."""
+
 CLUSTERS_OPTIONS: t.Final[Spec] = {
     "clusters": {
         "type": "list",
@@ -131,6 +136,7 @@ CLUSTERS_OPTIONS: t.Final[Spec] = {
             "name": {"type": "str", "required": True},
             "labels": {"type": "dict"},
             "nodes": {"type": "dict"},
+            **METRICS_OPTIONS,
             "snapshot": {"type": "raw"},
             # Neither defaults nor the environment: they are those of the task's own connection.
             **{
@@ -148,6 +154,7 @@ PROFILE_OPTIONS: t.Final[Spec] = {
     "plugin_paths": {"type": "list", "elements": "path", "default": []},
     "nodes": {"type": "dict", "default": {}},
     "storage_classes": {"type": "dict", "default": {}},
+    **METRICS_OPTIONS,
     **GUEST_RULE_OPTIONS,
 }
 """The options for the rules by which guests are placed, and for what the user configures about the nodes."""
