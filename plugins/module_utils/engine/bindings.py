@@ -15,7 +15,7 @@ from ..model import Request, StorageClass
 from .cache import NodeInfo, NodeStorage
 from .framework.interface import CycleState
 from .framework.status import Status
-from .volumes import Binding, Drives, Kind, Ranking, drives_anywhere, find_volumes, suitable
+from .volumes import Binding, DriveKind, Drives, Ranking, drives_anywhere, find_volumes, suitable
 
 
 def volumes_on(
@@ -56,7 +56,7 @@ class Common:
 
     binding: Binding
     named: Mapping[str, NodeStorage]
-    chosen: Mapping[Kind, tuple[Ranking, tuple[int, str]]]
+    chosen: Mapping[DriveKind, tuple[Ranking, tuple[int, str]]]
 
     def is_found_on(self, node: NodeInfo) -> bool:
         """Whether the search on node would find the same: it sees the same shared storages, and no local one comes
@@ -87,7 +87,7 @@ def common_binding(binding: Binding, drives: Drives, node: NodeInfo) -> Common |
     for disk, _kind in disks:
         if disk.storage is not None:
             taken[disk.storage] += disk.size
-    chosen: dict[Kind, tuple[Ranking, tuple[int, str]]] = {}
+    chosen: dict[DriveKind, tuple[Ranking, tuple[int, str]]] = {}
     for disk, kind in disks:
         if disk.storage is not None:
             continue

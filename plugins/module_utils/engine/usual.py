@@ -38,7 +38,7 @@ def usual_loads(nodes: Sequence[NodeInfo]) -> list[tuple[float | None, float | N
     return of_sums(nodes, usual_loads, find)
 
 
-Placed = t.TypeVar("Placed", Request, Guest)
+RequestOrGuest = t.TypeVar("RequestOrGuest", Request, Guest)
 
 
 def guests_like(request: Request | Guest, guests: Iterable[Guest]) -> list[Guest]:
@@ -51,7 +51,7 @@ def guests_like(request: Request | Guest, guests: Iterable[Guest]) -> list[Guest
     return (named or (own if request.pool else []))[:MOST_ALIKE]
 
 
-def with_demand(request: Placed, guests: Iterable[Guest]) -> Placed:
+def with_demand(request: RequestOrGuest, guests: Iterable[Guest]) -> RequestOrGuest:
     """Return a new VM, or a guest, with what it will use: as it is known or the user states it, else by the use of
     guests like it, as far as that is known: the mean part of their size.
     """

@@ -73,16 +73,16 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kind:
+class DriveKind:
     """What drives of one kind need of a storage. There is one object per kind, so that it is found fast."""
 
     content: str
     wanted: StorageClass
 
 
-kind_of = functools.cache(Kind)
+kind_of = functools.cache(DriveKind)
 
-Drives: t.TypeAlias = "tuple[Template | None, Sequence[tuple[Disk, Kind]]]"
+Drives: t.TypeAlias = "tuple[Template | None, Sequence[tuple[Disk, DriveKind]]]"
 """The template to clone from, if any, and the drives to create, largest first."""
 
 
@@ -183,7 +183,7 @@ class Suitable:
     rankings: Sequence[Ranking]
 
 
-def suitable(node: NodeInfo, kind: Kind) -> Suitable:
+def suitable(node: NodeInfo, kind: DriveKind) -> Suitable:
     """Find the storages that suit a drive, apart from their space. Computed once per node."""
     found: Suitable | None = node.suitable.get(kind)
     if found is None:
@@ -197,7 +197,7 @@ def suitable(node: NodeInfo, kind: Kind) -> Suitable:
     return found
 
 
-def _ranking(shelf: Shelf, storages: Sequence[NodeStorage], kind: Kind) -> Ranking:
+def _ranking(shelf: Shelf, storages: Sequence[NodeStorage], kind: DriveKind) -> Ranking:
     """Return the ranking of these storages of a shelf: the same one for all nodes that see the same shared storages."""
     key = kind, tuple(storage.use.name for storage in storages)
     if key not in shelf.rankings:
@@ -266,7 +266,7 @@ def _drives_on(request: Request, node: NodeInfo, classes: Mapping[str, StorageCl
     return template, _largest_first(made, classes)
 
 
-def _largest_first(disks: Sequence[Disk], classes: Mapping[str, StorageClass]) -> Sequence[tuple[Disk, Kind]]:
+def _largest_first(disks: Sequence[Disk], classes: Mapping[str, StorageClass]) -> Sequence[tuple[Disk, DriveKind]]:
     return [
         (disk, kind_of(disk.content, class_of(disk, classes)))
         for disk in sorted(disks, key=lambda disk: (-disk.size, disk.slot))
@@ -322,14 +322,14 @@ class _Search:
         self._binding = binding
         self._tries_left = MOST_TRIES
 
-    def place(self, disks: Sequence[tuple[Disk, Kind]]) -> Status | None:
+    def place(self, disks: Sequence[tuple[Disk, DriveKind]]) -> Status | None:
         """Put each drive on the storage with the most free space; of equal ones, on the first by name.
 
         If a later drive then does not fit, the drive before it goes to the storage with the next most space.
         """
         return None if self._place_first(disks) else self._search(disks)
 
-    def _place_first(self, disks: Sequence[tuple[Disk, Kind]]) -> bool:
+    def _place_first(self, disks: Sequence[tuple[Disk, DriveKind]]) -> bool:
         """Whether each drive fits on its first choice. If not, none is placed."""
         for number, (disk, kind) in enumerate(disks):
             first = self._roomiest(kind)
@@ -340,7 +340,7 @@ class _Search:
             self._binding.put(disk, first[1])
         return True
 
-    def _search(self, disks: Sequence[tuple[Disk, Kind]]) -> Status | None:
+    def _search(self, disks: Sequence[tuple[Disk, DriveKind]]) -> Status | None:
         """Find storages for these disks, the first one's candidates in order. Returns None, or why there are none."""
         (disk, kind), *others = disks
         storages = self._candidates(kind)
@@ -360,7 +360,7 @@ class _Search:
             self._binding.take_back(disk)
         return conflict or self._no_room(disk, kind, -most, first)
 
-    def _candidates(self, kind: Kind) -> list[tuple[int, str]]:
+    def _candidates(self, kind: DriveKind) -> list[tuple[int, str]]:
         """Return the active storages that suit a drive, each with its negated free space after the drives before it,
         the one with the most first.
         """
@@ -368,7 +368,7 @@ class _Search:
         rankings = suitable(self._node, kind).rankings
         return sorted(ranking.place(name, taken.get(name, 0)) for ranking in rankings for name in ranking.limits)
 
-    def _roomiest(self, kind: Kind) -> tuple[int, str] | None:
+    def _roomiest(self, kind: DriveKind) -> tuple[int, str] | None:
         """Return the first of the candidates."""
         best: tuple[int, str] | None = None
         for ranking in suitable(self._node, kind).rankings:
@@ -377,13 +377,13 @@ class _Search:
                 best = first
         return best
 
-    def _no_room(self, disk: Disk, kind: Kind, most: int, name: str) -> Status:
+    def _no_room(self, disk: Disk, kind: DriveKind, most: int, name: str) -> Status:
         detail = f"{disk.called} {_needs(disk.size, most)} on {name}"
         storages = suitable(self._node, kind).storages
         resolvable = any(_could_hold(storage, kind.wanted, disk.size) for storage in storages)
         return _short(NO_CANDIDATE.format(_label(disk, kind.wanted)), detail, disk.size - most, resolvable=resolvable)
 
-    def _nowhere(self, disk: Disk, kind: Kind) -> Status:
+    def _nowhere(self, disk: Disk, kind: DriveKind) -> Status:
         """Return why no storage of the node is a candidate for a disk: none is active, or none exists."""
         storages = suitable(self._node, kind).storages
         inactive = sorted(storage.use.name for storage in storages if not storage.active)

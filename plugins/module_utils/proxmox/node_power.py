@@ -15,7 +15,7 @@ ARMED, STANDBY, DISARMED = "armed", "standby", "disarmed"
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ClusterMember:
     """A node of the cluster. answers: whether it is the one that answers requests."""
 
     name: str
@@ -27,7 +27,7 @@ class Member:
 class Membership:
     """The nodes of the cluster. quorate: whether it can be written to."""
 
-    members: tuple[Member, ...]
+    members: tuple[ClusterMember, ...]
     quorate: bool
 
     @property
@@ -39,7 +39,7 @@ def read_membership(reader: Reader) -> Membership:
     """Read which nodes are there. One request, which works without quorum."""
     rows: list[Row] = reader.get("/cluster/status")
     found = (
-        Member(str(row["name"]), bool(row.get("online")), bool(row.get("local")))
+        ClusterMember(str(row["name"]), bool(row.get("online")), bool(row.get("local")))
         for row in rows
         if row.get("type") == "node"
     )

@@ -64,7 +64,7 @@ class Claims:
 
     def conflicts(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, AddressConflict]]:
         """Each job that would get an address which an existing VM of the run has, by the config read for its plan."""
-        gaining = {job.label: job for job in jobs if job.is_made_or_updated}
+        gaining = {job.entry.label: job for job in jobs if job.is_made_or_updated}
         for job in jobs if gaining else ():
             plan = job.plan
             for address, network in sorted(_kept_addresses(plan), key=str) if plan is not None else ():
@@ -72,7 +72,7 @@ class Claims:
                     new = gaining.get(holder)
                     if new is None or new is job or not _meet(network, other) or _has(new, address):
                         continue
-                    message = f"{new.label}: {address} is the address of {job.label}"
+                    message = f"{new.entry.label}: {address} is the address of {job.entry.label}"
                     yield new, AddressConflict(message)
 
     def claim(self, entry: Entry, config: Config) -> None:

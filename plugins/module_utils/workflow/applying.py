@@ -113,7 +113,7 @@ class Approved:
             changed += () if changed else _unproved(planned, job, is_own)
         if not changed:
             return None
-        return PlanStale(f"{job.label} is not as planned: {'; '.join(changed)}", changed=changed)
+        return PlanStale(f"{job.entry.label} is not as planned: {'; '.join(changed)}", changed=changed)
 
     def _of(self, entry: Entry) -> PlannedVM | None:
         request = entry.request

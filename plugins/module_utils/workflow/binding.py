@@ -112,7 +112,7 @@ class BindingCycle:
         if job.state is State.DECIDED and job.decision is not None:
             self._bind(job, job.decision)
         elif self._existing is None:
-            raise AssertionError(f"{job.label}: nothing is to be done")
+            raise AssertionError(f"{job.entry.label}: nothing is to be done")
         elif job.plan is not None:
             self._existing.carry_out(job, job.plan, self._binder)
         else:
@@ -164,7 +164,7 @@ class BindingCycle:
                 self.warnings.extend(abandoned_text(guest) for guest in guests if guest.vmid in creations.abandoned)
                 break
             if not creations.wait(left):
-                raise BeingCreated(f"{job.label}: {unclear(left)}; run again later{creations.doubt(left)}", left)
+                raise BeingCreated(f"{job.entry.label}: {unclear(left)}; run again later{creations.doubt(left)}", left)
         return False
 
     def _lose(self, job: Job, decision: Decision, error: CollectionError) -> None:
@@ -184,7 +184,7 @@ class BindingCycle:
         if isinstance(error, VMIDTaken):
             self._taken.add(error.vmid)
             if left:
-                self.warnings.append(f"{job.label}: {left.message}")
+                self.warnings.append(f"{job.entry.label}: {left.message}")
         elif isinstance(error, ConnectionFailed):
             clone = decision.request.clone
             node = decision.node if clone is None else _template_of(decision, clone.templates).node

@@ -63,13 +63,13 @@ class Foresight:
                 request, node = job.decision.request, job.decision.node
                 problem = unknown_pool(self.reader, self.snapshot, request.pool) if request.pool else None
                 if problem is not None:
-                    raise InvalidRequest(f"{job.label}: {problem}", option="pool")
+                    raise InvalidRequest(f"{job.entry.label}: {problem}", option="pool")
                 parameters = create_parameters(request, job.decision)
-                job.warnings.extend(self._check(job.label, node, parameters, runs=request.running))
+                job.warnings.extend(self._check(job.entry.label, node, parameters, runs=request.running))
             elif plan is not None and "update" in plan.actions:
                 self.may({**dict.fromkeys(plan.changes.unset, ""), **plan.changes.parameters})
                 runs = plan.status_after == "running"
-                plan.cautions.extend(self._check(job.label, plan.guest.node, plan.changes.parameters, runs=runs))
+                plan.cautions.extend(self._check(job.entry.label, plan.guest.node, plan.changes.parameters, runs=runs))
         except (InvalidRequest, PermissionDenied) as error:
             return error
         return None

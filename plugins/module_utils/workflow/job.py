@@ -92,11 +92,6 @@ class Job:
     tried: tuple[ClusterVerdict, ...] = ()
 
     @property
-    def label(self) -> str:
-        """What the VM is called in messages."""
-        return self.entry.label
-
-    @property
     def request(self) -> Request:
         """The request, with the addresses that the VM has or gets."""
         if self.decision is not None:
@@ -133,7 +128,7 @@ class Job:
         return bool(self.nameless) or (self.state is State.PLANNED and self.plan is None)
 
     def warn(self, *texts: str) -> None:
-        self.warnings.extend(f"{self.label}: {text}" for text in texts)
+        self.warnings.extend(f"{self.entry.label}: {text}" for text in texts)
 
     def begin(self) -> None:
         """Reset the job for a new scheduling cycle.
@@ -173,7 +168,7 @@ class Job:
     def interrupt(self) -> None:
         """Mark the job as interrupted, unless it had failed or was done before."""
         if self.error is None and self.state is not State.DONE:
-            self.fail(Interrupted(f"{self.label}: interrupted before it was processed"))
+            self.fail(Interrupted(f"{self.entry.label}: interrupted before it was processed"))
             self.held_back = not self.begun
 
     def refuse(self, error: CollectionError) -> None:

@@ -44,11 +44,11 @@ def refusals(jobs: Sequence[Job], snapshot: Snapshot) -> Iterator[tuple[Job, Inv
         named = [job for job, intent, _new in _joining(jobs) if intent.joins == rule.name]
         members = [job for job in named if _will_join(job)]
         if len(members) < 2:
-            others = ", ".join(job.label for job in named if job not in members)
+            others = ", ".join(job.entry.label for job in named if job not in members)
             why = f"; {others} would join it with update=true" if others else "; request another VM in the same task"
             for job in members:
-                text = f"{job.label}: ha.create: rule {rule.name!r} is between VMs, and needs two that join it{why}"
-                yield job, InvalidRequest(text, option="ha")
+                text = f"ha.create: rule {rule.name!r} is between VMs, and needs two that join it{why}"
+                yield job, InvalidRequest(f"{job.entry.label}: {text}", option="ha")
 
 
 def _joining(jobs: Iterable[Job]) -> Iterator[tuple[Job, HAIntent, NewRule]]:
@@ -70,7 +70,7 @@ def _rule(job: Job, intent: HAIntent, new: NewRule, snapshot: Snapshot) -> HARul
     existing = {node.name for node in snapshot.nodes}
     for name in sorted(nodes.keys() - existing):
         raise InvalidRequest(
-            f"{job.label}: ha.create.nodes: unknown node {name!r}, known: {known_names(existing, name)}"
+            f"{job.entry.label}: ha.create.nodes: unknown node {name!r}, known: {known_names(existing, name)}"
         )
     return HARule(
         name=intent.joins or "",

@@ -184,7 +184,7 @@ class Placer:
             reasons = [status.text for status in refusals.values() if status.category is Category.CAPACITY]
             if reasons:
                 job.limit_broken = " and ".join(reasons)
-                job.warnings.append(f"{job.label} on {decision.node} {job.limit_broken}")
+                job.warnings.append(f"{job.entry.label} on {decision.node} {job.limit_broken}")
 
     def read(self, jobs: Sequence[Job], lessons: Lessons, cycle: LeasedCycle | None) -> Seen:
         """Read the cluster and match the jobs with existing VMs."""
@@ -302,7 +302,7 @@ class Placer:
                 job.exists(match.guest)
             else:
                 if job.entry.state in NOT_CREATED:
-                    require_creatable(job.label, job.entry.state)
+                    require_creatable(job.entry.label, job.entry.state)
                 # What a new VM does not have needs not be unset; a clone or a restored VM may have it.
                 made_from = job.entry.clone is not None or job.entry.backup is not None
                 options = job.entry.request.options

@@ -60,10 +60,6 @@ class VMReport:
         return self.job.entry.request.name or (None if guest is None else guest.name)
 
     @property
-    def changed(self) -> bool:
-        return bool(self.actions)
-
-    @property
     def failure(self) -> str | None:
         """Why it failed, and how long the run waited for that to change."""
         error, bound = self.job.error, self.job.bound

@@ -66,12 +66,12 @@ def result_of(
     each node lists its guests.
     """
     result: dict[str, t.Any] = {
-        "changed": any(report.changed for report in reports),
+        "changed": any(report.actions for report in reports),
         "vms": list(_vm_results(reports, in_full)),
     }
     # If requests failed before any node was evaluated, the usage of the nodes does not matter.
     if not any(report.job.error for report in reports) or any(
-        report.changed or _was_tried(report.job) for report in reports
+        report.actions or _was_tried(report.job) for report in reports
     ):
         result["nodes"] = [node.as_result(with_guests=with_guests) for node in nodes]
     diffs = [diff for report in reports if (diff := _diff(report)) is not None]
@@ -105,7 +105,7 @@ def vm_result(report: VMReport, in_full: int = NODES_IN_FULL, *, brief: bool = F
         "vmid": report.vmid,
         "node": report.node,
         "status": report.status,
-        "changed": report.changed,
+        "changed": bool(report.actions),
         "action": report.actions[0] if report.actions else NOTHING,
         "actions": list(report.actions),
         "not_done": list(report.not_done),
@@ -195,7 +195,7 @@ def _diff(report: VMReport) -> dict[str, t.Any] | None:
     """Return the difference that C(--diff) shows; None if the run changes nothing."""
     if report.before == report.after or not report.actions:
         return None
-    title = f"{report.job.label} ({report.vmid})" if report.job.entry.request.name else report.job.label
+    title = f"{report.job.entry.label} ({report.vmid})" if report.job.entry.request.name else report.job.entry.label
     title += "" if report.job.cluster is None else f" on cluster {report.job.cluster}"
     absent = f"{title}, absent"
     return {
@@ -234,13 +234,13 @@ def _lines(failed: Iterable[VMReport]) -> list[str]:
     lines: list[str] = []
     by_plugin: dict[str, list[VMReport]] = {}
     for report in failed:
-        label, text = report.job.label, report.failure or ""
+        label, text = report.job.entry.label, report.failure or ""
         if isinstance(report.job.error, PluginFailed):
             by_plugin.setdefault(report.job.error.details["plugin"], []).append(report)
         else:
             lines.append(text if label in text else f"{label}: {text}")
     for victims in by_plugin.values():
-        labels = first([report.job.label for report in victims], LABELS_TOLD)
+        labels = first([report.job.entry.label for report in victims], LABELS_TOLD)
         lines.append(f"{', '.join(labels)}: {victims[0].failure}")
     return lines
 
@@ -249,7 +249,7 @@ def warnings_of(reports: Iterable[VMReport]) -> list[str]:
     """Return the warnings about VMs. If the same is true of several VMs, one warning lists them."""
     alike: dict[str, tuple[str, list[str]]] = {}
     for report in reports:
-        label = report.job.label
+        label = report.job.entry.label
         for text in report.warnings:
             alike.setdefault(text.removeprefix(label), (text, []))[1].append(label)
     return [
@@ -264,11 +264,11 @@ def _interruption(reports: Sequence[VMReport]) -> str:
     for report in reports:
         error = report.job.error
         if error is None:
-            groups["done"].append(report.job.label)
+            groups["done"].append(report.job.entry.label)
         elif isinstance(error, Interrupted):
             begun = bool(report.actions) or error.upid is not None or isinstance(report.job.bound, Unknown)
             where = f" ({report.failure})" if begun else ""
-            groups["under way" if begun else "not begun"].append(report.job.label + where)
+            groups["under way" if begun else "not begun"].append(report.job.entry.label + where)
     told = [f"{what}: {', '.join(first(labels, LABELS_TOLD))}" for what, labels in groups.items() if labels]
     return "; ".join(["interrupted", *told])
 

@@ -326,7 +326,7 @@ class Run:
         """Fail the jobs that were decided, neither bound nor held back: they would be reported as created."""
         unbound = [job for job in self.jobs if job.state is State.DECIDED and not job.held_back]
         if self._writes and unbound:
-            labels = ", ".join(job.label for job in unbound)
+            labels = ", ".join(job.entry.label for job in unbound)
             self._fail(unbound, InternalError(f"{labels}: decided, but never created; please report this"))
 
     # --- the next round ---
@@ -338,6 +338,8 @@ class Run:
         queued = [job for job in due if job.state is State.QUEUED]
         if queued:
             return queued
+        if not self.failed():
+            return ()
         unplaced = [job for job in self.jobs if job.is_unplaced]
         doubtful = [job for job in self.jobs if isinstance(job.error, VMNotKnown)]
         if self._writes and self._options.wait_for_capacity:

@@ -34,7 +34,7 @@ if t.TYPE_CHECKING:
     from .moves.room import RoomMaker
 
 
-class Done(t.NamedTuple):
+class FinishedRun(t.NamedTuple):
     """A finished run, its reports, warnings, the RoomMaker if guests had to move, and the plan if one was kept."""
 
     run: Run | MultiClusterRun
@@ -84,7 +84,7 @@ def _run_on_one(
     progress: Progress | None,
     *,
     check_mode: bool,
-) -> Done:
+) -> FinishedRun:
     """Run a task about one cluster."""
     read = cache(partial(read_settled, access.reader, patience=0))
     task, left_nodes = task.on_each_node(read)
@@ -111,15 +111,15 @@ def _run_on_one(
     reports = run.execute(check_mode=check_mode)
     of_moves = () if run.room is None else run.room.warnings
     of_addresses = () if placer.addresses is None else placer.addresses.doubts
-    return Done(run, reports, [*cautions, *of_addresses, *of_moves, *left_nodes], run.room, plan)
+    return FinishedRun(run, reports, [*cautions, *of_addresses, *of_moves, *left_nodes], run.room, plan)
 
 
-def _run_on_clusters(run: MultiClusterRun, task: Task, *, check_mode: bool) -> Done:
+def _run_on_clusters(run: MultiClusterRun, task: Task, *, check_mode: bool) -> FinishedRun:
     removals, cautions = task.surplus(lambda: chain.from_iterable(run.guests().values()))
-    return Done(run, run.execute([*task.entries, *removals], check_mode=check_mode), cautions)
+    return FinishedRun(run, run.execute([*task.entries, *removals], check_mode=check_mode), cautions)
 
 
-def _result(done: Done, options: RunOptions, *, check_mode: bool) -> dict[str, t.Any]:
+def _result(done: FinishedRun, options: RunOptions, *, check_mode: bool) -> dict[str, t.Any]:
     """Return the module's result. Raises RunFailed with it if a VM failed."""
     run, reports, _cautions, room, plan = done
     result = result_of(

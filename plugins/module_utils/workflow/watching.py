@@ -55,7 +55,7 @@ SUBJECTS = ("node", "check")
 """The keys of such an event that its end has as well."""
 
 Event = dict[str, t.Any]
-Key = tuple[str, ...]
+EventKey = tuple[str, ...]
 
 
 def watch_argument_spec() -> Spec:
@@ -133,9 +133,9 @@ class Watch:
         standing_rules(params)
         self._facts = facts_of(params["nodes"])
         self._access: Access | None = None
-        self._known: dict[Key, Event] = {}
-        self._sent: dict[Key, float] = {}
-        self._drift: dict[Key, Event] = {}
+        self._known: dict[EventKey, Event] = {}
+        self._sent: dict[EventKey, float] = {}
+        self._drift: dict[EventKey, Event] = {}
         self._next_drift = 0.0
 
     def _shapes_of(self, capacity: Mapping[str, t.Any] | None) -> Shapes | None:
@@ -172,7 +172,7 @@ class Watch:
             chosen = [each for each in events if each["type"] not in TYPES or each["type"] in self._params["events"]]
             yield [inert(event) for event in chosen]
 
-    def _repeat(self, found: Mapping[Key, Event], now: float, *, before_checks: bool) -> list[Key]:
+    def _repeat(self, found: Mapping[EventKey, Event], now: float, *, before_checks: bool) -> list[EventKey]:
         """Return the problems that were last sent so long ago that they are sent again. The rulebook may have dropped
         the first event, or its playbook may have failed.
         """
@@ -192,7 +192,7 @@ class Watch:
     def _as_ended(event: Event) -> Event:
         return {"type": ENDS[event["type"]], **{key: event[key] for key in SUBJECTS if key in event}}
 
-    def _find(self, now: float) -> Iterator[dict[Key, Event]]:
+    def _find(self, now: float) -> Iterator[dict[EventKey, Event]]:
         """Yield all problems, each with a key that stays the same as long as the problem lasts; first before the
         checks.
 
@@ -208,7 +208,7 @@ class Watch:
             yield {**self._known, (UNREACHABLE,): {"type": UNREACHABLE, **_why(error)}}
             return
         offline = [node.name for node in reading.rows.nodes if not node.online]
-        found: dict[Key, Event] = {(OFFLINE, name): {"type": OFFLINE, "node": name} for name in offline}
+        found: dict[EventKey, Event] = {(OFFLINE, name): {"type": OFFLINE, "node": name} for name in offline}
         earlier = {key: event for key, event in self._known.items() if event["type"] not in (OFFLINE, UNREACHABLE)}
         yield found | earlier
         for kind, check in self._checks(reading, now):
@@ -222,11 +222,11 @@ class Watch:
     def _open(self) -> Access:
         return Access.open({**self._params, "reservations": "none"}, self._facts)
 
-    def _last_of(self, kind: str) -> dict[Key, Event]:
+    def _last_of(self, kind: str) -> dict[EventKey, Event]:
         """Return the problems of one type at the last look."""
         return {key: event for key, event in self._known.items() if event["type"] == kind}
 
-    def _checks(self, reading: Reading, now: float) -> Iterator[tuple[str, Callable[[], dict[Key, Event]]]]:
+    def _checks(self, reading: Reading, now: float) -> Iterator[tuple[str, Callable[[], dict[EventKey, Event]]]]:
         """Yield the checks that the options ask for, by the type of the events that they find."""
         chosen = self._params["events"]
         if CAPACITY in chosen and (shapes := self._shapes) is not None:
@@ -237,8 +237,8 @@ class Watch:
             yield DRIFT, lambda: self._find_drift(now)
 
     def _confirm(
-        self, kind: str, check: Callable[[Access, Snapshot], Iterator[tuple[Key, Event]]], reading: Reading
-    ) -> dict[Key, Event]:
+        self, kind: str, check: Callable[[Access, Snapshot], Iterator[tuple[EventKey, Event]]], reading: Reading
+    ) -> dict[EventKey, Event]:
         """Return the problems that a check finds. What has changed since the last look is looked at without outdated
         rows.
         """
@@ -251,7 +251,7 @@ class Watch:
                 raise
         return dict(check(reading.access, reading.settled))
 
-    def _too_small(self, shapes: Shapes, access: Access, snapshot: Snapshot) -> Iterator[tuple[Key, Event]]:
+    def _too_small(self, shapes: Shapes, access: Access, snapshot: Snapshot) -> Iterator[tuple[EventKey, Event]]:
         """Reports that fewer VMs of the shape fit than required."""
         least = self._params["capacity"]["at_least"]
         report = shapes.fit(access, count_reservations(snapshot, ()), most=least, fresh=False)
@@ -259,7 +259,7 @@ class Watch:
             amount = {"fit": report.total, "at_least": least}
             yield (CAPACITY,), {"type": CAPACITY, **amount, "limited_by": report.limited_by, "reason": report.reason}
 
-    def _violations(self, access: Access, snapshot: Snapshot) -> Iterator[tuple[Key, Event]]:
+    def _violations(self, access: Access, snapshot: Snapshot) -> Iterator[tuple[EventKey, Event]]:
         """Yield the guests on nodes where a rule or a limit forbids them."""
         managed = any(guest.ha_managed for guest in snapshot.guests)
         whole = complete_snapshot(access.reader, snapshot, Needs(ha_rules=True)) if managed else snapshot
@@ -268,7 +268,7 @@ class Watch:
             guest = {"vmid": vmid, "name": guests[vmid].name, "node": guests[vmid].node}
             yield (BROKEN, str(vmid), why.plugin, why.reason), {"type": BROKEN, **guest, "reason": why.text}
 
-    def _find_drift(self, now: float) -> dict[Key, Event]:
+    def _find_drift(self, now: float) -> dict[EventKey, Event]:
         """Return the VMs of the list that had drifted from it at the last comparison, which is made now if it is due.
         """
         if now >= self._next_drift:
@@ -276,7 +276,7 @@ class Watch:
             self._next_drift = now + self._params["drift_interval"]
         return self._drift
 
-    def _compare(self, now: float) -> Iterator[tuple[Key, Event]]:
+    def _compare(self, now: float) -> Iterator[tuple[EventKey, Event]]:
         """Yield the VMs of the list that have drifted from it. One whose node does not answer counts as at the last
         comparison, as its node is an event of its own.
         """

@@ -26,7 +26,7 @@ NO_ATTRIBUTES = "match_attributes not known"
 AVAILABLE = "{} available"
 UNEQUAL = "{} available with equal match_attributes"
 
-Kind = tuple[PoolKey, Hashable]
+DeviceKind = tuple[PoolKey, Hashable]
 """A pool, and the values of the claim's match_attributes."""
 
 
@@ -41,7 +41,7 @@ class Alternative:
     """
 
     wanted: DeviceClaim
-    kinds: dict[int, Kind]
+    kinds: dict[int, DeviceKind]
     refused: dict[PoolKey, str]
 
 
@@ -88,7 +88,7 @@ def shortfall(alternative: Alternative, supply: Supply) -> str:
 
 def _alternative(wanted: DeviceClaim, claim: str, supply: Supply, matcher: Matcher) -> Alternative:
     """Return the devices of the supply that meet one alternative of a claim, and per mapping why none of it does."""
-    kinds: dict[int, Kind] = {}
+    kinds: dict[int, DeviceKind] = {}
     refused: dict[PoolKey, str] = {}
     for key, positions in supply.pools.items():
         mapping, driver = key

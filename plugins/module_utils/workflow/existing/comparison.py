@@ -170,7 +170,9 @@ class Comparison:
 
     def _drift(self, reader: Reader, entry: Entry, guest: Guest, config: Mapping[str, t.Any]) -> ChangeSet:
         """Return how a complete VM differs from its request. reader caches what is the same for all VMs."""
-        displaced = self._checks.displaced(entry.request, guest.node, config)
+        displaced: Collection[str] = ()
+        if any(disk.storage_class is not None for disk in entry.request.disks):
+            displaced = self._checks.displaced(entry.request, guest.node, config)
         changes = compare(entry.request.options, config, displaced=displaced)
         if changes:
             impossible = contradictions(config_with(config, entry.request.options), changes.changes.keys())

@@ -17,11 +17,13 @@ from ...model import Device, DeviceClaim, Request
 
 _MAPPING = re.compile(r"(?:^|,)mapping=([A-Za-z][\w-]*)(?:,|$)")
 
-Hints: t.TypeAlias = "Mapping[str, t.Any]"
-
 
 def agreed_devices(
-    hints: Hints, config: Mapping[str, t.Any], request: Request, label: str, read: Callable[[], Sequence[Device]]
+    hints: Mapping[str, t.Any],
+    config: Mapping[str, t.Any],
+    request: Request,
+    label: str,
+    read: Callable[[], Sequence[Device]],
 ) -> dict[str, str]:
     """Return the options that attach the devices of the request's claims, as they are already or as the hints say.
 

@@ -235,7 +235,7 @@ class ExistingPlan:
                 f"{label} is on {self.guest.node}, requested on {self.entry.request.node}: it is not moved; "
                 f"migrate it with Proxmox VE, or request node {self.guest.node}"
             )
-        if self.new_cloud_init and not self.is_outdated:
+        if "update" in self.actions and self.new_cloud_init and not self.is_outdated:
             told.append(f"{label} runs: the guest reads {', '.join(self.new_cloud_init)} when it boots the next time")
         if pending:
             hint = "" if self.entry.apply_pending == "reboot" else " Set apply_pending=reboot to do so."

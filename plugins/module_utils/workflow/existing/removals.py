@@ -36,8 +36,8 @@ def check_clones(jobs: Iterable[Job], guest_of: Callable[[int], Guest | None]) -
             guest = job.plan.guest
             job.refuse(
                 InvalidRequest(
-                    f"{job.label} ({guest.vmid} on {guest.node}) is not removed: it is the template of the linked "
-                    f"clones {told}; remove them before it, or in the same task"
+                    f"{job.entry.label} ({guest.vmid} on {guest.node}) is not removed: it is the template of the "
+                    f"linked clones {told}; remove them before it, or in the same task"
                 )
             )
 

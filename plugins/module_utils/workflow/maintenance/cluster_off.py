@@ -55,7 +55,7 @@ class ShutdownPlan:
             yield step("shut nodes down", self.nodes)
 
 
-class Shutdown(PowerWork):
+class ClusterShutdown(PowerWork):
     """Shuts guests down, then the nodes."""
 
     def run(self, check_mode: bool) -> dict[str, t.Any]:

@@ -18,7 +18,7 @@ from ...proxmox.moves.shutdown_record import remove_shutdown
 from ...proxmox.node_health import read_health
 from ...proxmox.node_power import ARMED, STANDBY, Membership, arm, read_armed_state, read_membership, wake_node
 from ..moves.results import failure_with
-from .cluster_work import PowerWork, Rank, step
+from .cluster_work import PowerWork, StartRank, step
 
 
 class Start(PowerWork):
@@ -44,7 +44,7 @@ class Start(PowerWork):
         if self.record.flags:
             yield step("remove flags of Ceph", sorted(self.record.flags))
         there = {guest.vmid: guest for guest in self.read_guests(membership, all_answer=False)}
-        by_rank: dict[Rank, list[str]] = {}
+        by_rank: dict[StartRank, list[str]] = {}
         for vmid, ran in sorted(self.record.ran.items()):
             if vmid not in there or not there[vmid].running:
                 label = there[vmid].label if vmid in there else f"guest ({vmid})"

@@ -16,7 +16,7 @@ from ...errors import ApiError, ConnectionFailed
 from ...proxmox.api.session import Session
 from ...proxmox.tasks import Poller
 from ..stopping import Stop
-from .cluster_off import Shutdown
+from .cluster_off import ClusterShutdown
 from .cluster_on import Start
 from .cluster_options import OFF, ClusterOptions
 from .cluster_work import Warn
@@ -35,7 +35,7 @@ def switch_cluster(params: Mapping[str, t.Any], *, check_mode: bool, warn: Warn)
     starts = params["state"] != OFF
     session = _connect(params, stop, options.wait if starts and not check_mode else 0.0)
     try:
-        work = Start(session, stop, options, warn) if starts else Shutdown(session, stop, options, warn)
+        work = Start(session, stop, options, warn) if starts else ClusterShutdown(session, stop, options, warn)
         return work.run(check_mode)
     finally:
         session.close()

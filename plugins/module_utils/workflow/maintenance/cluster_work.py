@@ -19,12 +19,12 @@ from ..stopping import Stop
 from .cluster_options import ClusterOptions
 from .power import GuestPower, Running, read_guests
 
-Rank = tuple[int, float]
+StartRank = tuple[int, float]
 Warn = Callable[[str], None]
 
 
 @dataclass(slots=True)
-class Done:
+class PowerChanges:
     """What a run has done: the VMIDs of guests, and the names of nodes."""
 
     changed: bool = False
@@ -48,7 +48,7 @@ class PowerWork:
         )
         self.record = found or ShutdownRecord()
         self.has_record = found is not None
-        self.done = Done()
+        self.done = PowerChanges()
 
     def write(self, record: ShutdownRecord) -> None:
         if record != self.record or not self.has_record:
@@ -64,9 +64,9 @@ class PowerWork:
             **more,
         }
 
-    def waves(self, guests: Iterable[Running], rank: Callable[[Running], Rank]) -> list[list[Running]]:
+    def waves(self, guests: Iterable[Running], rank: Callable[[Running], StartRank]) -> list[list[Running]]:
         """Guests in the order in which they start; those of one rank together."""
-        by_rank: dict[Rank, list[Running]] = {}
+        by_rank: dict[StartRank, list[Running]] = {}
         for guest in sorted(guests, key=lambda each: each.vmid):
             by_rank.setdefault(rank(guest), []).append(guest)
         return [by_rank[key] for key in sorted(by_rank)]

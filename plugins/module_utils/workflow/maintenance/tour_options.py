@@ -34,7 +34,7 @@ GUESTS: Spec = {
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class GuestChoice:
     """What becomes of guests that are not moved. immovable: only of those that cannot be moved."""
 
     guests: Exemption
@@ -58,7 +58,7 @@ class TourOptions:
 
     keep_order: bool
     homes: bool
-    choices: tuple[Choice, ...]
+    choices: tuple[GuestChoice, ...]
     only_if: frozenset[str]
     needed: Mapping[str, Sequence[str]]
     tests_needs: bool
@@ -126,11 +126,11 @@ def _reason(name: str, value: t.Any) -> list[str]:
     return [" ".join(text.split())]
 
 
-def _choice(where: str, body: Mapping[str, t.Any]) -> Choice:
+def _choice(where: str, body: Mapping[str, t.Any]) -> GuestChoice:
     immovable = bool(body.get("immovable"))
     selects = any(body.get(key) for key in STAYS)
     guests = Exemption() if immovable and not selects else exemption_of(where, body)
-    return Choice(guests, body["action"], immovable)
+    return GuestChoice(guests, body["action"], immovable)
 
 
 def the_nodes(params: Mapping[str, t.Any]) -> list[str]:

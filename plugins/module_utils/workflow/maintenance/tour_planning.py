@@ -61,7 +61,8 @@ def plan_maintenance(params: Mapping[str, t.Any], *, check_mode: bool, warn: Cal
             guests = tuple(without_pin(guest, survey.due) for guest in sight.state)
             sight = replace(sight, state=ClusterState(replace(sight.state.snapshot, guests=guests)))
         goals = _goals_of(access, sight, survey, options)
-        planner = _Planner(Planning(access, profiles, default, moves), profiles, default, moves, options.ha_maintenance)
+        planning = Planning(access, profiles, default, moves)
+        planner = _TourPlanner(planning, profiles, default, moves, options.ha_maintenance)
         tour, mobility = planner.plan(sight, goals)
         shut_down = {vmid for step in tour.steps for vmid in step.shut_down}
         survey.obstacles += right_obstacles(
@@ -128,7 +129,7 @@ def _goals_of(access: Access, sight: Sight, survey: Survey, options: TourOptions
     )
 
 
-class _Planner:
+class _TourPlanner:
     """Plans a tour with what is read of the guests that move, and with guesses about all others."""
 
     def __init__(

@@ -132,7 +132,7 @@ def failure_of(outcome: MovesOutcome, complaint: str | None) -> CollectionError 
     if outcome.last.stuck and complaint is not None:
         return GoalsNotReached(f"{complaint}, {stuck_text(outcome.staying)}")
     # When nothing is left to move, others have moved what this run could not.
-    return error_of(outcome.reports) if outcome.last.moves else None
+    return error_of(outcome.reports) if outcome.last.moves and outcome.reports else None
 
 
 def failure_with(error: CollectionError, result: dict[str, t.Any]) -> RunFailed:

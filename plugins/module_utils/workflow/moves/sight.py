@@ -64,8 +64,10 @@ def live_look(access: Access, goals_of: Callable[[Snapshot], Goals], view: View 
         counted = count_reservations(snapshot, reservations, is_another=access.is_another)
         goals = goals_of(counted.snapshot)
         cautions = ha_cautions(access.reader, counted.snapshot, goals) if needs.ha_resources else ()
-        if _may_move(goals, counted.snapshot):
-            # One request for each node.
+        due = (guest for guest in counted.snapshot.guests if guest.vmid not in goals.stays)
+        drains_only = goals == Goals(drain=goals.drain, stays=goals.stays, prefer=goals.prefer)
+        if not drains_only or any(guest.node in goals.drain for guest in due):
+            # Guests may move: one request for each node.
             counted = replace(counted, snapshot=complete_snapshot(access.reader, counted.snapshot, Needs(bridges=True)))
         # Of a guest that has left a node to be drained nothing is left to do there.
         under_way = [guest for guest in counted.under_way if guest.node not in goals.drain]
@@ -75,13 +77,6 @@ def live_look(access: Access, goals_of: Callable[[Snapshot], Goals], view: View 
         return Sight(state, goals, busy, coming_to(goals.drain, state, reservations) & busy.keys(), cautions)
 
     return look
-
-
-def _may_move(goals: Goals, snapshot: Snapshot) -> bool:
-    """Whether a plan for the goals may move guests."""
-    due = (guest for guest in snapshot.guests if guest.vmid not in goals.stays)
-    drains_only = goals == Goals(drain=goals.drain, stays=goals.stays, prefer=goals.prefer)
-    return not drains_only or any(guest.node in goals.drain for guest in due)
 
 
 def needs_of_moves(snapshot: Snapshot) -> Needs:

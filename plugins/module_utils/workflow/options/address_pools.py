@@ -17,7 +17,7 @@ from ...proxmox.options.values import Fields, gateways_of, invalid, items_of, te
 
 Address: t.TypeAlias = "ipaddress.IPv4Address | ipaddress.IPv6Address"
 Network: t.TypeAlias = "ipaddress.IPv4Network | ipaddress.IPv6Network"
-Range: t.TypeAlias = tuple[int, int]
+AddressRange: t.TypeAlias = tuple[int, int]
 """The first and the last address, as numbers."""
 
 
@@ -35,8 +35,8 @@ class AddressPool:
 
     name: str
     network: Network
-    ranges: tuple[Range, ...]
-    excluded: tuple[Range, ...] = ()
+    ranges: tuple[AddressRange, ...]
+    excluded: tuple[AddressRange, ...] = ()
     gateway: Address | None = None
     nameservers: tuple[str, ...] = ()
     searchdomains: tuple[str, ...] = ()
@@ -180,7 +180,7 @@ def _texts(fields: Fields, key: str) -> Iterable[tuple[str, str]]:
     return [(path, text_of(path, item)) for path, item in items_of(fields.path(key), value)]
 
 
-def _range(where: str, text: str, network: Network) -> Range:
+def _range(where: str, text: str, network: Network) -> AddressRange:
     """Return an address, a range C(192.0.2.10-192.0.2.99), or a network within the pool's."""
     expected = f"an address, a range or a network in {network}"
     try:
