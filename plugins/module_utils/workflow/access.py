@@ -195,7 +195,8 @@ class Access:
         """Return the cluster's name in the ledger, the same for every user and every address."""
         if self._identity is None:
             known = self._recall()
-            self._identity = known[0] if known else self._ask_identity()
+            self._identity = identity(self.reader) if known is None else known[0]
+            self._identity_is_fresh = known is None
         return self._identity
 
     def read(self, known: Mapping[int, KnownGuest] = MappingProxyType({}), *, patience: float = SETTLING) -> Snapshot:
@@ -303,7 +304,8 @@ class Access:
         if known is not None and known[1] == names:
             return
         before = self.identity()
-        found = before if known is None and self._identity_is_fresh else self._ask_identity()
+        found = before if known is None and self._identity_is_fresh else identity(self.reader)
+        self._identity_is_fresh = True
         if len(names) > 1 and found.startswith(IDENTIFIED_BY_AUTHORITY):
             self.ledger.remember_endpoint(*self.endpoint, found, names)
         if found != before:
@@ -315,10 +317,6 @@ class Access:
         known = self.ledger.endpoint(*self.endpoint) if self.endpoint else None
         # Earlier versions identified clusters by names and addresses.
         return known if known is not None and known[0].startswith(IDENTIFIED_BY_AUTHORITY) else None
-
-    def _ask_identity(self) -> str:
-        self._identity_is_fresh = True
-        return identity(self.reader)
 
 
 def endpoint_of(params: Mapping[str, t.Any]) -> tuple[str, int]:

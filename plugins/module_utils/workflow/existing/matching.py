@@ -83,7 +83,8 @@ def match_entries(
     if nameless:
         doubtful = Match(nameless=nameless)
         matches = [doubtful if m == Match() and _may_be_any(e) else m for e, m in zip(entries, matches, strict=True)]
-    return _without_twins(entries, matches)
+    found = [match.guest.vmid for match in matches if match.guest is not None]
+    return matches if len(set(found)) == len(found) else _without_twins(entries, matches)
 
 
 def _may_be_any(entry: Entry) -> bool:

@@ -118,12 +118,14 @@ PLAN = {
     "nodes": Key("nodes", map_of(record(NodeCourse, NODE)), values_written(writer_of(NODE))),
 }
 
+_write_plan, _write_premises = writer_of(PLAN), writer_of(PREMISES)
+
 # --- writing and reading ----------------------------------------------------------------------------------------------
 
 
 def document_of(plan: Plan, premises: Premises) -> dict[str, t.Any]:
     """Return the document of a plan, as JSON has it."""
-    return seal(FORMAT, {**writer_of(PLAN)(plan), ASSUMES: writer_of(PREMISES)(premises)})
+    return seal(FORMAT, {**_write_plan(plan), ASSUMES: _write_premises(premises)})
 
 
 def plan_of(document: t.Any, where: str) -> PlanDocument:
