@@ -172,11 +172,14 @@ class Tasks:
         return self._by_node.get(node, [])[::-1]
 
     def recent(self) -> list[Task]:
-        """What ``/cluster/tasks`` may show: every running task and the last few finished of each node."""
+        """What ``/cluster/tasks`` may show: of each node every running task, and as many of the last finished ones as
+        are left of its rows.
+        """
         rows: list[Task] = []
         for tasks in self._by_node.values():
-            finished = [task for task in tasks if not task.running]
-            rows += [task for task in tasks if task.running] + finished[-LISTED_PER_NODE:]
+            running = [task for task in tasks if task.running]
+            finished = sorted((task for task in tasks if not task.running), key=lambda task: -task.starttime)
+            rows += running + finished[: max(LISTED_PER_NODE - len(running), 0)]
         return rows
 
     async def stop(self, task: Task) -> None:
