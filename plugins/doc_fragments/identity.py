@@ -58,6 +58,7 @@ options:
     description:
       - Some minutes after a node has gone offline, Proxmox VE no longer returns the names of its VMs. Their names are
         then looked up in the lists of backup jobs and guests without backup, which requires C(Sys.Audit) on C(/).
+        Names that the inventory plugin has read from the cluster on this host within the last hour are known as well.
       - A VM that is identified by O(name) alone, and may be one of the VMs whose names remain unknown, is neither
         created nor regarded as removed. This is an error.
       - A template that is identified by its name alone, and is in another pool than O(pool), is not cloned if one of

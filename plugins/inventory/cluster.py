@@ -115,6 +115,9 @@ notes:
   - Proxmox VE shows changes of names, sizes and states up to about ten seconds late in the list of the cluster. Guests
     that tasks changed recently are read from their nodes. Without the privilege C(Sys.Audit) on C(/), the plugin does
     not see the tasks of other users, and reads the guests of every node.
+  - Some minutes after a node has gone offline, Proxmox VE no longer tells the names of its guests. They are then looked
+    up in the lists of backup jobs, which requires C(Sys.Audit) on C(/), or are those that the plugin has read on this
+    host within the last hour. It keeps them in C(~/.local/state/qemu_scheduler/names), where tasks find them, too.
 seealso:
   - module: qemu_scheduler.proxmox.qemu_schedule
   - module: qemu_scheduler.proxmox.vm_address_info
@@ -174,8 +177,11 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api
     Session,
     connection_argument_spec,
     contradicted_credentials,
+    endpoint_of,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.kept_names import KeptNames
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.values import static_addresses
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.opening import names_folder
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.secret_options import (
     mask,
     secret_names,
@@ -253,17 +259,19 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         key = self._cache_key(path) if cached else ""
         seconds: float = self.get_option("details_timeout")
         sessions: list[Session] = []
-
         def connect() -> Session:
             sessions.append(Session.connect(self._connection()))
             return sessions[0]
 
+        def kept() -> KeptNames:
+            return KeptNames(names_folder(), endpoint_of(self._connection()))
+
         try:
             try:
-                reader = GuestReader(connect, seconds, self._cache.get(key) if cached and cache else None)
+                reader = GuestReader(connect, seconds, self._cache.get(key) if cached and cache else None, kept)
                 hosts = self._hosts(reader)
             except NotCached:
-                reader = GuestReader(connect, seconds)
+                reader = GuestReader(connect, seconds, None, kept)
                 hosts = self._hosts(reader)
         except CollectionError as error:
             raise AnsibleParserError(on_one_line(f"{error.code}: {error.message}")) from error

@@ -22,6 +22,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inv
     read_config_names,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.freshness import BEING_MADE
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.kept_names import KeptNames
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory.snapshot import read_settled
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import (
     ODD,
@@ -60,15 +61,17 @@ class GuestReader:
         connect: Callable[[], Session],
         seconds: float,
         known: Mapping[str, t.Any] | None = None,
+        kept: Callable[[], KeptNames] = lambda: KeptNames(None, None),
         clock: Callable[[], float] = time.time,
     ) -> None:
         """connect returns the session; it is called before the first read. seconds: the time for all details together;
         what is not read by then is unknown.
 
         known: the data of an earlier GuestReader; with them nothing is read, and NotCached is raised where they lack
-        something.
+        something. kept returns where to find and to keep the names of guests.
         """
         self._connect = connect
+        self._kept = kept
         self._seconds = seconds
         self._cached = known is not None
         self._clock = clock
@@ -89,7 +92,7 @@ class GuestReader:
         One or more further ones if Proxmox VE does not tell the names of guests on nodes that are offline.
         """
         if self.data["guests"] is None:
-            self.data["guests"] = _read_guests(self._reading())
+            self.data["guests"] = _read_guests(self._reading(), self._kept())
         return t.cast("list[Variables]", self.data["guests"])
 
     def configs(self, guests: Iterable[Variables]) -> Mapping[str, dict[str, t.Any] | None]:
@@ -163,14 +166,17 @@ def is_silent(variables: Mapping[str, t.Any]) -> bool:
     return variables["proxmox_name"] is None and variables["proxmox_status"] == "unknown"
 
 
-def _read_guests(reader: Reader) -> list[Variables]:
+def _read_guests(reader: Reader, kept: KeptNames) -> list[Variables]:
     """Read the guests of the cluster, without templates and those that are being created."""
     # Guests that are being created are left out, so there is nothing to wait for.
-    guests = read_settled(reader, patience=0).guests
-    silent = {guest.vmid for guest in guests if guest.name is None and guest.status == "unknown"}
-    names = read_config_names(reader, silent) if silent else {}
-    guests = tuple(replace(guest, name=names.get(guest.vmid, guest.name)) for guest in guests)
-    shown = (guest for guest in guests if not guest.template and guest.lock not in BEING_MADE)
+    snapshot = read_settled(reader, patience=0)
+    silent = {guest.vmid for guest in snapshot.guests if guest.name is None and guest.status == "unknown"}
+    if silent:
+        names = kept.known(snapshot, silent) | read_config_names(reader, silent)
+        guests = (replace(guest, name=names.get(guest.vmid, guest.name)) for guest in snapshot.guests)
+        snapshot = replace(snapshot, guests=tuple(guests))
+    kept.keep(snapshot)
+    shown = (guest for guest in snapshot.guests if not guest.template and guest.lock not in BEING_MADE)
     return [_variables_of(guest) for guest in sorted(shown, key=lambda guest: guest.vmid)]
 
 

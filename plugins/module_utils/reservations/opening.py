@@ -50,6 +50,14 @@ def folder_of(where: str | None) -> Path | None:
     return (_path_of(where) if in_file else _default_path()).parent / "usage"
 
 
+def names_folder() -> Path | None:
+    """Return the folder for names that the inventory plugin has read on this host; None if this user has no home."""
+    try:
+        return _default_path().parent / "names"
+    except LedgerUnavailable:
+        return None
+
+
 def look_at_ledger(where: str | None) -> str:
     """Return the state of the ledger at `where` as a sentence, without creating it.
 

@@ -27,10 +27,12 @@ from ..model import Guest, Node, Request, Snapshot
 from ..proxmox.api.failures import UNREADABLE, NotRecorded
 from ..proxmox.api.reader import Reader
 from ..proxmox.api.recorded import RecordedReader
-from ..proxmox.api.session import ROOT, Session
+from ..proxmox.api.session import ROOT, Session, endpoint_of
 from ..proxmox.identity import identity_of
+from ..proxmox.inventory.config_names import read_config_names
 from ..proxmox.inventory.freshness import SETTLING, KnownGuest, read_config
 from ..proxmox.inventory.kept_demands import KeptDemands
+from ..proxmox.inventory.kept_names import KeptNames
 from ..proxmox.inventory.rows import read_next_id
 from ..proxmox.inventory.snapshot import (
     IDENTIFIED_BY_AUTHORITY,
@@ -44,7 +46,7 @@ from ..proxmox.options.drives import volumes_of
 from ..proxmox.options.kinds import OF_DRIVER
 from ..proxmox.options.table import ROOT_ONLY, option_of
 from ..reservations.ledger import Ledger
-from ..reservations.opening import folder_of, open_ledger
+from ..reservations.opening import folder_of, names_folder, open_ledger
 from ..reservations.records import Holder, Reservation
 from .births import is_another
 from .options.metrics import stated_of
@@ -55,7 +57,6 @@ if t.TYPE_CHECKING:
     from ..proxmox.inventory.mappings import DeviceNeeds
     from ..proxmox.inventory.usage import Statistics
 
-DEFAULT_PORT = 8006
 NO_RULES = StandingRules()
 
 
@@ -191,6 +192,12 @@ class Access:
 
         return Statistics(self.reader, lambda: self.kept_demands, self.stated)
 
+    def names_of(self, snapshot: Snapshot, vmids: Collection[int]) -> dict[int, str]:
+        """Return the names of VMs on offline nodes, as far as they can be found out."""
+        found = read_config_names(self.reader, vmids)
+        rest = set(vmids) - found.keys()
+        return found | KeptNames(names_folder(), self.endpoint).known(snapshot, rest) if rest else found
+
     def identity(self) -> str:
         """Return the cluster's name in the ledger, the same for every user and every address."""
         if self._identity is None:
@@ -317,11 +324,6 @@ class Access:
         known = self.ledger.endpoint(*self.endpoint) if self.endpoint else None
         # Earlier versions identified clusters by names and addresses.
         return known if known is not None and known[0].startswith(IDENTIFIED_BY_AUTHORITY) else None
-
-
-def endpoint_of(params: Mapping[str, t.Any]) -> tuple[str, int]:
-    """Return the key of a cluster in the ledger, from the connection options: its hosts and their port."""
-    return ",".join(params["api_host"]), int(params.get("api_port") or DEFAULT_PORT)
 
 
 def subjects_of(profiles: Iterable[Profile]) -> frozenset[Subject]:

@@ -28,7 +28,6 @@ from ..engine.usual import with_demand
 from ..engine.verdicts import Outcome
 from ..errors import CollectionError
 from ..model import Decision, Request, Snapshot
-from ..proxmox.inventory.config_names import read_config_names
 from ..proxmox.inventory.freshness import SETTLING
 from ..proxmox.making import TEMPLATE
 from ..proxmox.options.contradictions import check_new, config_with
@@ -202,11 +201,16 @@ class Placer:
         found = {vmid: name for vmid, name in self._found.items() if vmid not in of_others}
         if lessons.unreachable or lessons.moved:
             snapshot = lessons.as_shown(snapshot)
-        snapshot = self._with_names(snapshot, entries, {**found, **own})
+        online = set() if access.offline else {node.name for node in snapshot.nodes if node.online}
+        silent = {
+            guest.vmid
+            for guest in snapshot.guests
+            if is_silent(guest) and (guest.vmid not in known or guest.node not in online)
+        }
+        snapshot = self._with_names(snapshot, silent, entries, {**found, **own})
         counted = count_reservations(snapshot, reservations, known, access.is_gone, access.is_another)
         if cycle is not None:
             cycle.confirm(counted.fulfilled)
-        online = set() if access.offline else {node.name for node in snapshot.nodes if node.online}
         matches = match_entries(
             entries,
             counted.snapshot.guests,
@@ -367,18 +371,20 @@ class Placer:
             if outcome.decision.devices:
                 job.warn(*_device_cautions(outcome.decision, placement.scheduler.cluster))
 
-    def _with_names(self, snapshot: Snapshot, entries: Sequence[Entry], own: Mapping[int, str]) -> Snapshot:
-        """Return the snapshot with the names of VMs on offline nodes, if one of them may be a VM that is not found by
-        name. own are the VMs that this run has found or created: what it only decided says nothing, as another one may
-        have its VMID by now.
+    def _with_names(
+        self, snapshot: Snapshot, silent: Collection[int], entries: Sequence[Entry], own: Mapping[int, str]
+    ) -> Snapshot:
+        """Return the snapshot with the names of the silent VMs, if one of them may be a VM that is not found by name.
+        own are the VMs that this run has found or created: what it only decided says nothing, as another one may have
+        its VMID by now.
         """
-        silent = {guest.vmid for guest in snapshot.guests if is_silent(guest)}
         names = {guest.name for guest in snapshot.guests}
         if not silent or not any(_is_found_by_name(entry) and entry.request.name not in names for entry in entries):
             return snapshot
-        found = {vmid: own[vmid] for vmid in silent & own.keys() if own[vmid]}
-        if silent - found.keys():
-            found |= read_config_names(self._access.reader, silent - found.keys())
+        found = {vmid: own[vmid] for vmid in silent if own.get(vmid)}
+        rest = set(silent) - found.keys()
+        if rest:
+            found |= self._access.names_of(snapshot, rest)
         guests = (replace(g, name=found[g.vmid]) if g.vmid in found else g for g in snapshot.guests)
         return replace(snapshot, guests=tuple(guests))
 

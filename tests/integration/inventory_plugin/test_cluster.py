@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -17,12 +18,16 @@ import pytest
 import yaml
 from simulated_cluster.client import SimulatedCluster
 from support.ansible_commands import Ansible
+from support.controller import Controller, ModuleServer
 from support.playbook import environment
 from support.versions import both_versions
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import Session
 
 PLUGIN = "qemu_scheduler.proxmox.cluster"
+NAMES = "state/qemu_scheduler/names"
+"""Where the names that the plugin has read are kept."""
+
 STRICT = {"ANSIBLE_INVENTORY_UNPARSED_FAILED": "1"}
 BRIDGE = "virtio,bridge=vmbr0"
 
@@ -188,7 +193,10 @@ def test_inventory__warns_of_shared_names(run: Callable[..., subprocess.Complete
 
 @both_versions
 def test_guests_of_a_dead_node__keep_their_names(
-    inventory: Inventory, run: Callable[..., subprocess.CompletedProcess[str]], cluster: SimulatedCluster
+    inventory: Inventory,
+    run: Callable[..., subprocess.CompletedProcess[str]],
+    cluster: SimulatedCluster,
+    tmp_path: Path,
 ) -> None:
     """After five minutes, Proxmox VE tells them in the lists of backup jobs alone."""
     before = set(hosts(inventory()))
@@ -197,8 +205,30 @@ def test_guests_of_a_dead_node__keep_their_names(
     assert set(hosts(inventory())) == before == {"web-1", "db-1_101", "db-1_102", "proxy"}
     assert len(paths(cluster)) <= 4, "one more than otherwise"
     cluster.fault(method="GET", path="/cluster/backup", status=403, message="Permission check failed (/, Sys.Audit)")
+    assert set(hosts(inventory())) == before, "the plugin has read them within the last hour"
+    shutil.rmtree(tmp_path / NAMES)
     told = " ".join(run().stderr.split())
     assert "names of guests on offline nodes are not known: 101, 102, 103" in told
+
+
+@both_versions
+def test_names_that_the_inventory_has_read__are_known_to_tasks(
+    inventory: Inventory, modules: ModuleServer, cluster: SimulatedCluster, tmp_path: Path
+) -> None:
+    cluster.set_guest(102, config={"name": "db-2"})
+    cluster.advance(60)
+    inventory(**cached(tmp_path))
+    cluster.set_node("pve2", online=False)
+    cluster.advance(400)
+    cluster.fault(method="GET", path="/cluster/backup", status=403, message="Permission check failed (/, Sys.Audit)")
+    controller = Controller(modules, tmp_path, cluster.environment())
+    for state in ("present", "absent"):
+        failed = controller.fail("ConnectionFailed", name="db-2", memory=512, state=state)
+        assert failed["vms"][0]["vmid"] == 102
+    new = controller.schedule(vms=[{"name": "new-{n}", "count": 2}], memory=512, check=True)
+    assert [vm["node"] for vm in new["vms"]] == ["pve1", "pve1"]
+    shutil.rmtree(tmp_path / NAMES)
+    controller.fail("VMNotKnown", name="new-3", memory=512)
 
 
 def test_inventory__leaves_out_what_no_filter_names(inventory: Inventory) -> None:

@@ -315,6 +315,11 @@ def hosts(params: Mapping[str, t.Any]) -> list[Host]:
     return [_host(text.strip(), port) for text in _require(params, "api_host")]
 
 
+def endpoint_of(params: Mapping[str, t.Any]) -> tuple[str, int]:
+    """Return the key of a cluster, from the connection options: its hosts and their port."""
+    return ",".join(params["api_host"]), int(params.get("api_port") or _DEFAULT_PORT)
+
+
 def verification(params: Mapping[str, t.Any]) -> bool | str:
     """Return whether certificates are verified, or the path of the trusted authorities. Raises InvalidRequest."""
     if params.get("validate_certs") is False:

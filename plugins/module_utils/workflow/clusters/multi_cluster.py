@@ -17,9 +17,10 @@ from functools import partial
 from ...errors import ApiError, CollectionError, ConnectionFailed, VMNotKnown
 from ...model import VMID_MAX, Guest, Snapshot
 from ...proxmox.api.reader import in_parallel
+from ...proxmox.api.session import endpoint_of
 from ...proxmox.inventory.snapshot import read_settled
 from ...reservations.lease import LeaseLost
-from ..access import OtherCluster, endpoint_of
+from ..access import OtherCluster
 from ..job import TRIES, Job
 from ..options.entries import Entry
 from ..options.run_options import RunOptions

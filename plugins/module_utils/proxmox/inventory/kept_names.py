@@ -1,0 +1,77 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The names of guests, as the inventory plugin has read them on this host within the last hour.
+
+Some minutes after a node has gone offline, Proxmox VE no longer tells the names of its guests. Nobody renames them
+meanwhile, so a name that is kept stays known for as long as the plugin finds its node offline, at least once an hour.
+A file that is missing, damaged or about another cluster is no error: nothing is known then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import time
+import typing as t
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from ...errors import InvalidRequest
+from ...files import MIB, read_text, write_json
+from ...model import Guest, Snapshot
+
+LASTS = 3600.0
+LARGEST = 64 * MIB
+
+
+class KeptNames:
+    """The names of the guests of the cluster behind an address. Keeps nothing if folder is None."""
+
+    def __init__(
+        self, folder: Path | None, endpoint: tuple[str, int] | None, clock: Callable[[], float] = time.time
+    ) -> None:
+        key = hashlib.sha256(repr(endpoint).encode()).hexdigest()
+        self._path = None if folder is None or endpoint is None else folder / f"{key[:32]}.json"
+        self._clock = clock
+
+    def known(self, snapshot: Snapshot, vmids: Iterable[int]) -> dict[int, str]:
+        """Return the names of these guests by VMID, as far as they are known."""
+        stored, nodes = self._read(), sorted(node.name for node in snapshot.nodes)
+        wanted = set(vmids)
+        rows = stored.get("guests") if stored.get("nodes") == nodes else None
+        if not isinstance(rows, dict):
+            return {}
+        now = self._clock()
+        names = ((guest.vmid, _name_in(rows.get(str(guest.vmid)), guest, now)) for guest in snapshot.guests)
+        return {vmid: name for vmid, name in names if vmid in wanted and name is not None}
+
+    def keep(self, snapshot: Snapshot) -> None:
+        """Store the names of the guests."""
+        if self._path is None:
+            return
+        now = self._clock()
+        guests = {str(g.vmid): {"name": g.name, "node": g.node, "at": now} for g in snapshot.guests if g.name}
+        content = {"nodes": sorted(node.name for node in snapshot.nodes), "guests": guests}
+        with contextlib.suppress(OSError, InvalidRequest):
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_json("names", str(self._path), content)
+
+    def _read(self) -> dict[str, t.Any]:
+        if self._path is None:
+            return {}
+        try:
+            content = json.loads(read_text(str(self._path), LARGEST))
+        except (OSError, ValueError, RuntimeError, RecursionError):
+            return {}
+        return content if isinstance(content, dict) else {}
+
+
+def _name_in(row: t.Any, guest: Guest, now: float) -> str | None:
+    """Return the name that was stored, if it is one of this guest and not too old."""
+    if not isinstance(row, dict) or row.get("node") != guest.node:
+        return None
+    name, at = row.get("name"), row.get("at")
+    fresh = isinstance(at, float) and 0 <= now - at < LASTS
+    return name if fresh and isinstance(name, str) else None
