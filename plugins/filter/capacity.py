@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import of_one
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import join_words, of_one
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.limits import limit_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables import EMPTY, table, width_for, wrap
 
@@ -27,12 +27,19 @@ def capacity_table(capacity: Mapping[str, t.Any], width: int | None = None) -> l
         first += f", limited by {limit_of(capacity['limited_by'])}"
     if capacity.get("n_plus_one_counts"):
         first += f"; the loss of a node was checked for {capacity['n_plus_one_counts']}"
+    rest = [_more(shape) for shape in shapes if shape.get("more")] if len(shapes) > 1 else []
     rows = [("NODE", "FIT", "LIMITED BY", "WHY NO MORE")] + [
         (node["node"], str(node["fit"]), limit_of(node.get("limited_by") or EMPTY), of_one(node.get("reason") or EMPTY))
         for node in capacity["nodes"]
     ]
     size = width_for(width)
-    return [*wrap(first, size), *table(rows, size)]
+    after = wrap(f"After these, {join_words(rest)} fit", size) if rest else []
+    return [*wrap(first, size), *after, *table(rows, size)]
+
+
+def _more(shape: Mapping[str, t.Any]) -> str:
+    limit = f" (limited by {limit_of(shape['limited_by'])})" if shape.get("limited_by") else ""
+    return f"{shape['more']} more {shape['name']}{limit}"
 
 
 class FilterModule:

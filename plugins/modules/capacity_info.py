@@ -19,7 +19,8 @@ author:
 options:
   shapes:
     description:
-      - Several shapes. One VM of each is placed in turn, until the next one does not fit.
+      - Several shapes. One VM of each is placed in turn, until the next one does not fit. After these, RV(shapes) also
+        tells how many more of each shape fit.
       - The VM options at the top level are defaults for each shape. Without O(shapes), they describe the only shape.
     type: list
     elements: dict
@@ -107,11 +108,17 @@ n_plus_one_counts:
     CPU, memory, taints, and the rules that bind guests to nodes or keep them apart (strict HA rules, tags, rules of the
     task), not for other rules, local disks and devices
 shapes:
-  description: Number of VMs of each shape that fit.
+  description:
+    - For each shape, the number of VMs that fit (C(fit)), how many more of this shape alone fit after those of all
+      shapes (C(more)), and why no more of it fit (C(limited_by), C(reason), null if counting stopped).
   returned: success
   type: list
   elements: dict
-  sample: [{name: app, fit: 19}, {name: db, fit: 18}]
+  sample:
+    - {name: app, fit: 19, more: 3, limited_by: cpu, reason: "0 of 3 nodes are available: 3 would exceed the CPU
+      overcommit ratio 4.0"}
+    - {name: db, fit: 18, more: 0, limited_by: memory, reason: "0 of 3 nodes are available: 3 would exceed the memory
+      overcommit ratio 1.0"}
 nodes:
   description: For each node, the number of VMs placed there (C(fit)) and why no more fit (C(limited_by), C(reason)).
   returned: success
@@ -138,7 +145,7 @@ as_used:
   returned: success, with O(advice)
   type: dict
   sample: {total: 61, limited_by: UsedLimit, reason: "3 node(s) would use more than 85% of its CPU",
-    shapes: [{name: app, fit: 61}], nodes: []}
+    shapes: [{name: app, fit: 61, more: 0, limited_by: UsedLimit}], nodes: []}
 overcommit:
   description:
     - For each node and resource, C(allocated) and C(used) as fractions of the node, and the overcommit ratio at which

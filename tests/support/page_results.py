@@ -139,8 +139,9 @@ def capacity_result() -> dict[str, Any]:
         {"node": "pve2", "fit": 25, "limited_by": "cpu", "reason": "would exceed the CPU overcommit ratio 4.0"},
         {"node": "pve3", "fit": 0, "limited_by": "NodeReady", "reason": "were offline"},
     ]
-    return {"total": 37, "limited_by": "memory", "reason": "0/3 nodes are available: 1 would exceed the memory",
-            "shapes": [{"name": "app", "fit": 19}, {"name": "db", "fit": 18}], "nodes": nodes}  # fmt: skip
+    shapes = [{"name": "app", "fit": 19, "more": 5}, {"name": "db", "fit": 18, "more": 0}]
+    reason = "0/3 nodes are available: 1 would exceed the memory"
+    return {"total": 37, "limited_by": "memory", "reason": reason, "shapes": shapes, "nodes": nodes}
 
 
 def fleet_result() -> dict[str, Any]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from ..errors import NoNodesAvailable, NoStorageAvailable, NoVMIDAvailable
 from ..model import Decision, Request
@@ -40,12 +40,22 @@ class NodeCapacity:
 
 
 @dataclass(frozen=True, slots=True)
+class More:
+    """How many more VMs of one shape fit after those of all shapes, and what limits them as in CapacityReport."""
+
+    fit: int
+    limited_by: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CapacityReport:
     """How many VMs fit.
 
     total counts the VMs of all shapes, shapes those of each shape in order. limited_by is what limits the most nodes,
     or the error code if no node is the cause (C(NoVMIDAvailable)); None if the counting stopped at its bound. reason is
-    the message for the VM that no longer fitted.
+    the message for the VM that no longer fitted. more has the shapes that were counted alone afterwards, by their
+    numbers.
     """
 
     total: int
@@ -53,6 +63,7 @@ class CapacityReport:
     shapes: tuple[int, ...]
     limited_by: str | None = None
     reason: str | None = None
+    more: Mapping[int, More] = field(default_factory=dict)
 
 
 def how_many(
@@ -62,8 +73,10 @@ def how_many(
     *,
     default_profile: str = "balanced",
     most: int = MOST,
+    alone: Collection[int] = (),
 ) -> CapacityReport:
-    """Count how many VMs of the shapes fit. Several shapes are placed in turn until one no longer fits.
+    """Count how many VMs of the shapes fit. Several shapes are placed in turn until one no longer fits. After these,
+    how many more fit of each shape whose number is in alone.
 
     Fixed VMIDs, scheduling gates, delays and groups of the shapes are ignored. The cluster is left as it was. Raises
     InvalidRequest and PluginFailed.
@@ -74,14 +87,32 @@ def how_many(
         counting.skip_ahead()
         last = counting.place_in_turn()
         decided = tuple(counting.placed)
+        left = (most - len(decided)) // max(len(alone), 1)
+        more = {number: _count_more(scheduler, counting.requests[number], left) for number in alone}
     finally:
         counting.keep(())
     names = [info.name for info in cluster.nodes]
     per_node = Counter(decision.node for decision in decided)
     fits = tuple(len(decided[number :: len(shapes)]) for number in range(len(shapes)))
     if last is None:
-        return CapacityReport(len(decided), tuple(NodeCapacity(name, per_node[name]) for name in names), fits)
-    return _report(last, names, per_node, fits)
+        nodes = tuple(NodeCapacity(name, per_node[name]) for name in names)
+        return CapacityReport(len(decided), nodes, fits, more=more)
+    return replace(_report(last, names, per_node, fits), more=more)
+
+
+def _count_more(scheduler: Scheduler, shape: Request, most: int) -> More:
+    """Count how many VMs of one shape fit into the cluster as it is now, at most so many, and leave it so."""
+    counting = _Counting(scheduler, [shape], most)
+    try:
+        counting.skip_ahead()
+        last = counting.place_in_turn()
+        fit = len(counting.placed)
+    finally:
+        counting.keep(())
+    if last is None:
+        return More(fit)
+    report = _report(last, [info.name for info in scheduler.cluster.nodes], Counter(), (fit,))
+    return More(fit, report.limited_by, report.reason)
 
 
 class _Counting:
@@ -92,13 +123,14 @@ class _Counting:
 
     Attributes:
         placed: the decisions that are assumed, in order.
+        requests: the shapes.
     """
 
     def __init__(self, scheduler: Scheduler, requests: Sequence[Request], most: int) -> None:
         self.placed: list[Decision] = []
         self._scheduler = scheduler
         self._cluster = scheduler.cluster
-        self._requests = requests
+        self.requests = requests
         self._most = most
         used = {request.profile or scheduler.default_profile: scheduler.profile(request) for request in requests}
         plugins = [plugin for profile in used.values() for plugin in profile.all()]
@@ -155,7 +187,7 @@ class _Counting:
 
     @property
     def _next(self) -> Request:
-        return self._requests[len(self.placed) % len(self._requests)]
+        return self.requests[len(self.placed) % len(self.requests)]
 
     def _is_normalized(self, outcome: Outcome) -> bool:
         return outcome.looked is None or not self._normalized.isdisjoint(outcome.looked.scoring_plugins())

@@ -15,7 +15,7 @@ from ..demand import CPU, MEMORY, Usage
 from ..engine.advice import Size, filling, overcommits, right_sizes
 from ..engine.cache import ClusterState
 from ..engine.framework.interface import Subject
-from ..engine.how_many import MOST, CapacityReport, how_many
+from ..engine.how_many import MOST, CapacityReport, More, how_many
 from ..engine.profiles import Profile
 from ..engine.usual import with_demand
 from ..errors import InvalidRequest
@@ -58,12 +58,14 @@ class Shapes:
 
     Attributes:
         device_attributes: what the user says of devices, by mapping, C(mapping@node) or C(address@node).
+        names: what the result calls each of the VMs. Those of one name are one shape.
     """
 
     entries: Sequence[Entry]
     profiles: Mapping[str, Profile]
     default_profile: str
     device_attributes: Mapping[str, Mapping[str, t.Any]]
+    names: Sequence[str]
 
     @classmethod
     def of(
@@ -77,7 +79,8 @@ class Shapes:
         if any(entry.state == "absent" for entry in entries):
             raise InvalidRequest("state: 'absent' has no capacity to count, expected present, started or stopped")
         check_entries(entries, profiles, default)
-        return cls(entries, profiles, default, device_attributes(params.get("device_attributes")))
+        attributes = device_attributes(params.get("device_attributes"))
+        return cls(entries, profiles, default, attributes, names_of(params, entries))
 
     def fit(
         self, access: Access, counted: Counted, *, most: int = MOST, fresh: bool = True, known_only: bool = False
@@ -109,7 +112,9 @@ class Shapes:
         requests = [access.standing.on_request(request, whole.nodes) for request in resolved]
         if Subject.DEMAND in subjects:
             requests = [with_demand(request, state) for request in requests]
-        return how_many(state, self.profiles, requests, default_profile=self.default_profile, most=most)
+        firsts = {name: number for number, name in reversed(list(enumerate(self.names)))}
+        alone = sorted(firsts.values()) if len(firsts) > 1 else ()
+        return how_many(state, self.profiles, requests, default_profile=self.default_profile, most=most, alone=alone)
 
 
 def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[str, t.Any]:
@@ -130,14 +135,14 @@ def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[s
             by_use = replace(shapes, profiles=profiles_of(params, BY_USE)[0]).fit(
                 access, counted, fresh=False, known_only=True
             )
-            used = _result(by_use, names_of(params, shapes.entries))
+            used = _result(by_use, shapes.names)
             # Without a node, nothing would fit, whatever is used.
             as_used = {key: used[key] for key in AS_USED} if by_use.nodes else None
             advised = {"as_used": as_used, **advice(access, counted.snapshot)}
     finally:
         access.close()
     counts = counted_by_n_plus_one(counted.snapshot.storages) if params["n_plus_one"] else None
-    return {"n_plus_one_counts": counts, **_result(report, names_of(params, shapes.entries)), **advised}
+    return {"n_plus_one_counts": counts, **_result(report, shapes.names), **advised}
 
 
 COUNTED_BY_N_PLUS_ONE = (
@@ -185,12 +190,18 @@ def _result(report: CapacityReport, names: Sequence[str]) -> dict[str, t.Any]:
     fit_of: Counter[str] = Counter()
     for name, fit in zip(names, report.shapes, strict=True):
         fit_of[name] += fit
+    only = More(0, report.limited_by, report.reason)
+    more_of = {names[number]: more for number, more in report.more.items()} or dict.fromkeys(names, only)
     return {
         "changed": False,
         "total": report.total,
         "limited_by": report.limited_by,
         "reason": report.reason,
-        "shapes": [{"name": name, "fit": fit} for name, fit in fit_of.items()],
+        "shapes": [
+            {"name": name, "fit": fit, "more": more.fit, "limited_by": more.limited_by, "reason": more.reason}
+            for name, fit in fit_of.items()
+            for more in (more_of[name],)
+        ],
         "nodes": [asdict(node) for node in report.nodes],
     }
 

@@ -93,6 +93,17 @@ def test_capacity__has_one_row_for_a_count(planner: Controller) -> None:
     assert [shape["name"] for shape in result["shapes"]] == ["web-{n}", "db"]
 
 
+def test_capacity__of_vms_that_keep_apart_does_not_hide_that_others_fit(planner: Controller) -> None:
+    web = {"name": "web-{n}", "count": 2, "affinity": [{"type": "anti-affinity", "name": "web-.*"}]}
+    result = planner.run("capacity_info", memory=1024, shapes=[web, {"name": "db", "memory": 4096}, {"name": "app"}])
+    rows = {shape["name"]: shape for shape in result["shapes"]}
+    assert (rows["web-{n}"]["more"], rows["web-{n}"]["limited_by"]) == (0, "VMAffinity")
+    alone = planner.run("capacity_info", shapes=[{"name": "db", "memory": 4096}])["shapes"][0]
+    assert alone["fit"] - 3 <= rows["db"]["more"] + rows["db"]["fit"] < alone["fit"]
+    assert rows["app"]["more"] > 3 * rows["db"]["more"] > 0
+    assert (alone["more"], alone["limited_by"]) == (0, rows["db"]["limited_by"])
+
+
 def test_task__with_too_many_vms_fails_at_once_and_in_few_words(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:

@@ -16,6 +16,7 @@ from support.small_cluster import cluster, guest, node, profile, vm
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.how_many import (
     CapacityReport,
+    More,
     NodeCapacity,
     how_many,
 )
@@ -79,6 +80,22 @@ def test_vmids__run_out_too_and_that_is_no_nodes_fault() -> None:
 def test_several_shapes__take_turns_until_one_finds_no_place() -> None:
     report = count(cluster([node("pve1")]), vm("small", gib=1), vm("large", gib=10))
     assert (report.total, report.shapes) == (5, (3, 2))
+
+
+def test_shapes_that_still_fit__are_counted_alone_after_the_others() -> None:
+    """Three VMs that keep apart fill three nodes at once, and many others still fit."""
+    state = cluster([node("pve1"), node("pve2", gib=16), node("pve3")])
+    apart = vm("web", gib=1, affinity=(AffinityTerm(False, Selector(name="web")),))
+    free = [info.memory for info in state.nodes]
+    report = how_many(state, PROFILES, [apart, vm("db", gib=4), apart], alone=[0, 1])
+    assert (report.total, report.shapes, report.limited_by) == (5, (2, 2, 1), "VMAffinity")
+    assert (report.more[0].fit, report.more[0].limited_by) == (0, "VMAffinity")
+    assert (report.more[1].fit, report.more[1].limited_by) == (7 + 3 + 7 - 2, "memory")
+    assert report.more[1].reason is not None
+    assert report.more[1].reason.startswith("0/3 nodes are available")
+    assert [info.memory for info in state.nodes] == free
+    bounded = how_many(state, PROFILES, [apart, vm("db", gib=0, cores=0)], most=10, alone=[1])
+    assert (bounded.total, bounded.more[1]) == (6, More(4)), "counting stops at its bound"
 
 
 def test_fixed_vmid_a_group_and_a_delay__do_not_stand_in_the_way() -> None:

@@ -252,6 +252,15 @@ def test_capacity_table__says_what_runs_out_where() -> None:
         "pve2    0  -           -",
         "pve3    0  node state  was offline",
     ]
+    shapes = [
+        {"name": "app", "fit": 7, "more": 40, "limited_by": "cpu"},
+        {"name": "db", "fit": 5, "more": 0, "limited_by": "memory"},
+        {"name": "x", "fit": 5, "more": 9, "limited_by": None},
+    ]
+    assert capacity_table({"total": 17, "shapes": shapes, "nodes": nodes})[:2] == [
+        "17 more fit if placed in turn until one does not (7 app, 5 db, 5 x)",
+        "After these, 40 more app (limited by cpu) and 9 more x fit",
+    ]
 
 
 @pytest.mark.parametrize("wrong", ["text", {"vms": []}, [1], None])
