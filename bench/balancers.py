@@ -117,9 +117,9 @@ def _planned(cluster: Cluster, at: int, first: int, *, known: bool = False) -> l
         nodes = as_placed(nodes, only_cpu, places, cluster.departures, grid)
     capacity = {node.name: {CPU: float(node.cores), MEMORY: float(node.memory)} for node in snapshot.nodes}
     recent = frozenset(each.vmid for each in cluster.departures if each.time > at * STEP - COOLDOWN)
-    goals = Goals(
-        balance=Balance(by=USED, **DEFAULTS[USED]), resting=recent, usage=Usage(grid, nodes, capacity, guests)
-    )
+    moved = [each for each in cluster.departures if each.time >= (at - DAY) * STEP]
+    usage = Usage(grid, nodes, capacity, guests, moved)
+    goals = Goals(balance=Balance(by=USED, **DEFAULTS[USED]), resting=recent, usage=usage)
     plan = make_plan(ClusterState(snapshot), PROFILES, goals, all_movable(snapshot))
     return [(move.vmid, move.target) for move in plan.moves]
 

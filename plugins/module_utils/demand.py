@@ -106,6 +106,15 @@ class Demand:
         return tuple(highest if value is None else value for value in self.curve)
 
 
+class Departure(t.NamedTuple):
+    """A guest left a node, which took so many seconds."""
+
+    time: float
+    vmid: int
+    node: str
+    seconds: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """What the nodes and some guests of a cluster used during a window.
@@ -115,12 +124,14 @@ class Usage:
             known are missing.
         capacity: the cores and the memory of each node.
         guests: the demand of guests by VMID and resource; guests of which nothing is known are missing.
+        moved: the moves of guests within the window, the oldest first.
     """
 
     grid: Grid
     nodes: Mapping[str, Curves] = field(default_factory=dict)
     capacity: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     guests: Mapping[int, Mapping[str, Demand]] = field(default_factory=dict)
+    moved: Sequence[Departure] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,14 +152,6 @@ class Stated:
 
 
 NOTHING_STATED = Stated()
-
-
-class Departure(t.NamedTuple):
-    """A guest left a node."""
-
-    time: float
-    vmid: int
-    node: str
 
 
 def percentile(curve: Iterable[float | None], percent: float) -> float | None:

@@ -522,6 +522,7 @@ class Request:
     options are the Proxmox options by their API names: the engine passes them on and looks neither into them nor into
     archive; addresses are those of the options that were chosen from address pools, as text. created is the time of the
     request, in seconds. demand is what the VM will use, by resource; where it is missing, as much as is configured.
+    siblings are existing VMs that are clones of the same template, as far as the task says so.
     """
 
     name: str
@@ -561,6 +562,7 @@ class Request:
     existing: bool = False
     per_node: bool = False
     demand: Mapping[str, Demand] = field(default_factory=dict)
+    siblings: frozenset[int] = frozenset()
 
     @property
     def constraints(self) -> Constraints:

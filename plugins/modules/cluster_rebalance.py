@@ -74,9 +74,10 @@ options:
         type: float
       margin:
         description:
-          - As O(margin). Defaults to V(0.05) for V(used) and V(pressure). A live move that takes ten minutes
-            has to gain twice as much, and a move with downtime three times as much. For a node with a load above 80 %,
-            a third of O(balance.threshold) and O(balance.margin) is enough.
+          - As O(margin). Defaults to V(0.05) for V(used) and V(pressure). A live move that takes ten minutes, by the
+            size of the guest or as its last move within the window did, has to gain twice as much, and a move with
+            downtime, or back to a node that the guest left within the window, three times as much. For a node with a
+            load above 80 %, a third of O(balance.threshold) and O(balance.margin) is enough.
         type: float
       cooldown:
         description: As O(cooldown).

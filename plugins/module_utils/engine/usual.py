@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import typing as t
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ..demand import CPU, LIKE, MEMORY, Demand
@@ -43,12 +43,26 @@ RequestOrGuest = t.TypeVar("RequestOrGuest", Request, Guest)
 
 def guests_like(request: Request | Guest, guests: Iterable[Guest]) -> list[Guest]:
     """Return running guests that are likely to use as much as a new VM will: those in its pool with its name but for
-    digits, else those in its pool. Guests of other pools belong to others, who could give them any name.
+    digits, else the clones of its template, else those with its tags, else all of its pool. Guests of other pools
+    belong to others, who could give them any name.
+
+    A clone has the tags of its template unless it is given others. That two guests are clones of one template is known
+    without a request only of those that the task clones.
     """
+    guests = list(guests)
     own = [guest for guest in guests if guest.running and guest.pool == request.pool and guest.kind == "qemu"]
     own.sort(key=lambda guest: guest.vmid)
-    named = [guest for guest in own if _stem(guest.name) == _stem(request.name)]
-    return (named or (own if request.pool else []))[:MOST_ALIKE]
+    siblings, tags = frozenset[int](), request.tags
+    if isinstance(request, Request):
+        siblings, tags = request.siblings, tags or _inherited_tags(request, guests)
+    likenesses: tuple[Callable[[Guest], bool], ...] = (
+        lambda guest: _stem(guest.name) == _stem(request.name),
+        lambda guest: guest.vmid in siblings,
+        lambda guest: bool(tags) and guest.tags == tags,
+        lambda guest: bool(request.pool),
+    )
+    found = ([guest for guest in own if is_like(guest)] for is_like in likenesses)
+    return next(filter(None, found), [])[:MOST_ALIKE]
 
 
 def with_demand(request: RequestOrGuest, guests: Iterable[Guest]) -> RequestOrGuest:
@@ -71,6 +85,12 @@ def _parts(resource: str, guests: Iterable[Guest]) -> Iterator[float]:
         size = guest.cores if resource == CPU else guest.memory
         if resource in guest.demand and size:
             yield min(guest.demand[resource].usual / size, 1.0)
+
+
+def _inherited_tags(request: Request, guests: Iterable[Guest]) -> frozenset[str]:
+    """The tags that a clone gets from its template."""
+    source = request.clone.templates[0].vmid if request.clone is not None else None
+    return next((guest.tags for guest in guests if guest.vmid == source), frozenset())
 
 
 def _stem(name: str | None) -> str:

@@ -233,6 +233,9 @@ class Placer:
         new = [job for job in jobs if job.state is State.QUEUED]
         requests = [job.entry.request for job in new]
         if any(job.entry.clone is not None for job in new):
+            if Subject.DEMAND in self._subjects:
+                made = ((job.entry.clone, job.guest) for job in jobs if job.guest is not None)
+                self._templates.note_clones((clone, guest.vmid) for clone, guest in made if clone is not None)
             requests = self._needs_of([job.entry for job in new], counted.snapshot)
         devices = None
         if any(request.devices for request in requests):

@@ -36,6 +36,8 @@ class Templates:
     # Those that the run itself makes, and the VMIDs of those that it finishes.
     _own: dict[int, Guest] = field(default_factory=dict)
     _finished: frozenset[int] = frozenset()
+    # The VMs of the task that exist, by what they are clones of.
+    _clones: dict[str, frozenset[int]] = field(default_factory=dict)
 
     def foretell(self, decision: Decision, base: Mapping[str, t.Any], images: Mapping[str, int | None]) -> None:
         """Let clones be made of a template that is decided, but does not exist yet."""
@@ -50,6 +52,11 @@ class Templates:
         for vmid in self._own:
             self._configs.pop((vmid, None), None)
         self._own.clear()
+
+    def note_clones(self, made: Iterable[tuple[Clone, int]]) -> None:
+        """Note which VMs of the task exist, and what they are clones of."""
+        for clone, vmid in made:
+            self._clones[clone.called] = self._clones.get(clone.called, frozenset()) | {vmid}
 
     def resolve(self, entry: Entry, cluster: ClusterState) -> Request:
         """Return the entry's request with its clone source, and with the template's sizes where the request sets none:
@@ -76,6 +83,7 @@ class Templates:
         return replace(
             entry.request,
             clone=CloneSource(templates, clone.full, clone.storage, clone.storage_class),
+            siblings=self._clones.get(clone.called, frozenset()),
             **sizes_from(entry, configs),
             **_inherit(entry, configs[0]),
         )

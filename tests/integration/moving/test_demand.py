@@ -211,3 +211,23 @@ def test_metrics_of_the_site__count_wherever_use_does(cluster: SimulatedCluster,
     assert {each["node"] for each in counted["nodes"] if not each["fit"]} == {"pve2"}
     assert {(each["vmid"], each["resource"]) for each in counted["right_sizes"]} >= {(101, "cpu"), (301, "cpu")}
     assert read(cluster) == []
+
+
+@both_versions
+def test_new_clone__counts_with_what_clones_of_its_template_use(
+    cluster: SimulatedCluster, controller: Controller
+) -> None:
+    cluster.add_guest(vmid=900, name="small", node="pve1", cores=3, memory=512, template=True, tags=["tiny"],
+                      disks={"scsi0": "shared:8"})  # fmt: skip
+    options = {"cores": 3, "memory": 512, "plugin_config": LIMIT, "check": True}
+    clone = {"name": "other", "clone": "small", "node": "pve1"}
+
+    refused = controller.run("qemu_schedule", vms=[{"name": "job-1"}, clone], **options)
+    # The task says that job-1, which is idle, is a clone of it, too.
+    placed = controller.run("qemu_schedule", vms=[{"name": "job-1", "clone": "small"}, clone], **options)
+    cluster.set_guest(201, config={"tags": "tiny"})
+    cluster.advance(30)
+    by_tags = controller.run("qemu_schedule", vms=[clone], **options)
+
+    assert "which counts as configured" in refused["msg"]
+    assert [result["vms"][-1]["node"] for result in (placed, by_tags)] == ["pve1", "pve1"]

@@ -64,6 +64,20 @@ def test_like__are_those_of_the_same_pool_only(pool: str | None, expected: list[
     assert [each.vmid for each in guests_like(replace(vm("web-99"), pool=pool), others)] == expected
 
 
+def test_like__are_clones_of_its_template_and_guests_with_its_tags_before_the_rest_of_the_pool() -> None:
+    pool = [replace(web(vmid, name=f"old-{vmid}"), tags=frozenset({"db"} if vmid == 3 else ())) for vmid in (1, 2, 3)]
+    new = replace(vm("new"), pool="shop")
+
+    def like(request: t.Any, guests: list[Guest] = pool) -> list[int]:
+        return [each.vmid for each in guests_like(request, guests)]
+
+    assert like(new) == [1, 2, 3]
+    assert like(replace(new, tags=frozenset({"db"}))) == [3]
+    assert like(replace(new, tags=frozenset({"db"}), siblings=frozenset({2}))) == [2]
+    assert like(replace(new, siblings=frozenset({2})), [web(2, pool="tenant"), web(4, name="db-{}")]) == [4]
+    assert like(replace(new, pool=None, tags=frozenset({"db"})), pool) == []
+
+
 def limited(host: t.Any, request: t.Any, guests: t.Any = (), **config: float) -> t.Any:
     return made(UsedLimit, **config).filter(CycleState(), request, cluster([host], guests).nodes[0])
 

@@ -36,6 +36,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inv
     timeframe_for,
     with_demand_of,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.moves.recent import departures
 
 MINUTES = Timeframe("hour", 60)
 GRID = Grid(0, 60, 2)
@@ -183,3 +184,10 @@ def test_guests_that_have_just_come__count_besides_what_the_node_used() -> None:
     ]  # fmt: skip
     # 4 of 8 cores are used: by 101, by 105 and by others.
     assert found.nodes[0].demand[CPU].usual == 2
+
+
+def test_moves_of_guests__have_the_time_that_they_took() -> None:
+    rows = [{"status": "OK", "id": "104", "starttime": 1000, "endtime": 1300}]
+    snapshot = Snapshot(nodes=(Node("pve1"),), guests=(VM,))
+
+    assert departures(Answers({"/nodes/pve1/tasks": rows}), snapshot, 0) == [(1300, 104, "pve1", 300)]

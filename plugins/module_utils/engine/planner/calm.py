@@ -14,25 +14,18 @@ import typing as t
 from collections.abc import Iterable, Sequence
 
 from ...demand import CPU, MEMORY, PRESSURE_OF, Usage
-from ...plans import LIVE, Balance, UsedLoad
+from ...plans import Balance, UsedLoad
 from .attempts import Attempts
 from .board import NOWHERE, Board
 from .items import Item
 from .reach import ROUNDING
 from .used_loads import Relief, UsedLoads, peak_of, size_of
-from .writing import BYTES_PER_SECOND, SECONDS_PER_MOVE
 
 TOLD = 5
 """So many nodes that stay above others are named with the reason."""
 
 COMPARED = 6
 """For each guest, the search compares at most this many nodes that have room for it, emptiest first."""
-
-LONG = 600.0
-"""A live move that takes so many seconds has to gain twice the margin."""
-
-DOWNTIME = 3.0
-"""A move with downtime has to gain so many times what a live move has to gain."""
 
 FULL = 0.8
 """Nodes with a higher load are in need. Only these are worth a word when no move helps them."""
@@ -103,16 +96,20 @@ def _best(
             for item in board.on[source].values()
             if item.movable and not item.new and source in item.homes and item.index not in moved
             for relief in _reliefs(board, loads, item, source, emptiest, refused)
-            if relief.gain > ROUNDING
-            and relief.gain >= wanted.margin * _price(item) * (EASED if relief.before.load > FULL else 1.0)
+            if _is_worth_it(loads, wanted, relief)
             and _lasts(loads, wanted, relief.source, relief.target, relief.before.resource)
         ]
         enough = [relief for relief in found if max(relief.left, relief.after) <= goal + ROUNDING]
         if enough:
-            return min(enough, key=lambda each: (_price(each.item), -each.gain, each.item.index))
+            return min(enough, key=lambda each: (loads.price(each.item, each.target), -each.gain, each.item.index))
         if found:
-            return max(found, key=lambda each: (each.gain / _price(each.item), -each.item.index))
+            return max(found, key=lambda each: (each.gain / loads.price(each.item, each.target), -each.item.index))
     return None
+
+
+def _is_worth_it(loads: UsedLoads, wanted: Balance, relief: Relief) -> bool:
+    eased = EASED if relief.before.load > FULL else 1.0
+    return relief.gain > ROUNDING and relief.gain >= wanted.margin * loads.price(relief.item, relief.target) * eased
 
 
 def _reliefs(
@@ -134,13 +131,6 @@ def _reliefs(
             continue
         compared += 1
         yield loads.relief(item, source, target, left)
-
-
-def _price(item: Item) -> float:
-    """Return how many times the margin a move of the item has to gain."""
-    seconds = SECONDS_PER_MOVE + item.cost / BYTES_PER_SECOND
-    live = all(part.mobility.how == LIVE for part in item.parts)
-    return (1.0 + seconds / LONG) * (1.0 if live else DOWNTIME)
 
 
 def _lasts(loads: UsedLoads, wanted: Balance, node: int, other: int, resource: str) -> bool:

@@ -17,14 +17,27 @@ from ...demand import (
     Curve,
     Curves,
     Demand,
+    Departure,
     Usage,
     mean,
     percentile,
     plus,
 )
-from ...plans import Balance
+from ...plans import LIVE, Balance
 from .board import Board
 from .items import Item
+from .writing import BYTES_PER_SECOND, SECONDS_PER_MOVE
+
+LONG = 600.0
+"""A live move that takes so many seconds has to gain twice the margin."""
+
+DOWNTIME = 3.0
+"""A move with downtime has to gain so many times what a live move has to gain."""
+
+BACK = 3.0
+"""A move to a node that the guest left within the window has to gain so many times what another one has to gain. What
+is read is never exactly the same, and small differences must not undo a move.
+"""
 
 
 def resources_of(wanted: Balance) -> tuple[str, ...]:
@@ -92,6 +105,9 @@ class UsedLoads:
         self._wanted = wanted
         self._usage = usage
         self._resources = resources_of(wanted)
+        self._moved: dict[int, list[Departure]] = {}
+        for departure in usage.moved:
+            self._moved.setdefault(departure.vmid, []).append(departure)
         self.size = {node: usage.capacity.get(info.name, {}) for node, info in enumerate(board.nodes)}
         self.curves: dict[int, dict[str, Curve]] = {}
         for node, info in enumerate(board.nodes):
@@ -129,6 +145,18 @@ class UsedLoads:
         curve, size = self.curves[node].get(resource, ()), size_of(resource, self.size[node])
         value = mean(curve[self._usage.grid.latest(self._wanted.hold)])
         return None if value is None or not size else value / size
+
+    def price(self, item: Item, target: int) -> float:
+        """Return how many times the margin a move of the item has to gain.
+
+        A guest that changes its memory quickly takes long, which is known only if it was moved before.
+        """
+        moved = [each for part in item.parts for each in self._moved.get(part.vmid, ())]
+        before = max((each.seconds for each in moved), default=0.0)
+        seconds = max(SECONDS_PER_MOVE + item.cost / BYTES_PER_SECOND, before)
+        live = all(part.mobility.how == LIVE for part in item.parts)
+        back = any(each.node == self._board.nodes[target].name for each in moved)
+        return (1.0 + seconds / LONG) * (1.0 if live else DOWNTIME) * (BACK if back else 1.0)
 
     def without(self, item: Item, source: int) -> float | None:
         """Return the load of a node after an item has left it; None if the use of the item is not known."""

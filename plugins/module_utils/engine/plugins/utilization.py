@@ -29,8 +29,9 @@ class Utilization(ScoreOfMany):
 
     With C(history), the use is that of the last day instead of the moment: what a node is not above during 95 % of it,
     or its last hour if that is more. Decided VMs count with what they will use: as their option C(demand) states, else
-    by the use of up to five running VMs like them (in the same pool, with the same name but for digits; else in the
-    same pool), else with their full size. This costs one API request per node and one per such VM.
+    by the use of up to five running VMs like them, else with their full size. VMs like a new one are those of its pool
+    with its name but for digits; else the clones of its template that the task lists; else those with its tags, which a
+    clone has from its template; else all of its pool. This costs one API request per node and one per such VM.
     """
 
     name = "Utilization"
@@ -80,11 +81,10 @@ class UsedLimit(FilterOfMany):
 
     The limits of what may be allocated hold all the same; this one is for nodes whose CPU or memory is overcommitted.
     The VM counts with what it will use: a guest that is moved as measured, a new VM as its option C(demand) states,
-    else by the use of up to five running VMs like it (in the same pool, with the same name but for digits; else in the
-    same pool), else with its full size. Guests that a plan moves are counted where they would be, and guests that were
-    made or came within the last 90 minutes where they are, which the statistics do not show yet. No guest has to leave
-    a node because of this rule; C(balance) with C(by: used) relieves nodes. A node or resource of which nothing is
-    known is not rejected.
+    else by the use of up to five running VMs like it, as for Utilization, else with its full size. Guests that a plan
+    moves are counted where they would be, and guests that were made or came within the last 90 minutes where they are,
+    which the statistics do not show yet. No guest has to leave a node because of this rule; C(balance) with C(by: used)
+    relieves nodes. A node or resource of which nothing is known is not rejected.
 
     Costs one API request per node, one per VM that is like a new one or was just started, and for plans that move
     guests one per running guest that may move. They require C(Sys.Audit) on the nodes and C(VM.Audit) on the guests.

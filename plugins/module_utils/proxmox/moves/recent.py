@@ -48,4 +48,4 @@ def _departures(reader: Reader, node: str, task: str, since: float) -> Iterator[
         well = str(row.get("status")).startswith(("OK", "WARNINGS"))
         vmid, ended = whole_number(row.get("id")), float(row.get("endtime") or 0)
         if well and vmid is not None and ended >= since:
-            yield Departure(ended, vmid, node)
+            yield Departure(ended, vmid, node, max(ended - float(row.get("starttime") or ended), 0.0))

@@ -72,7 +72,7 @@ class Metering:
         nodes = as_placed(self._nodes, self._guests, places, moved, grid)
         full = set(nodes_to_relieve(Usage(grid, nodes, capacity), wanted))
         self._learn((guest for guest in running.values() if guest.node in full), state, self._timeframe, grid)
-        return Usage(grid, nodes, capacity, dict(self._guests))
+        return Usage(grid, nodes, capacity, dict(self._guests), moved)
 
     def _learn(self, guests: Iterable[Guest], state: ClusterState, timeframe: Timeframe, grid: Grid) -> None:
         """Add the demand of guests of which it is not known yet."""

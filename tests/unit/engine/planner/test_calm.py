@@ -107,6 +107,24 @@ def test_one_move__is_made_if_it_is_enough() -> None:
     assert plan.feasible
 
 
+def test_guest_that_took_long__stays_where_another_one_helps() -> None:
+    first = moves(planned(HOT))[0][0]
+    (other,) = {101, 102} - {first}
+
+    took_long = planned(HOT, change=lambda usage: replace(usage, moved=[Departure(0, first, "z", 1200)]))
+    assert moves(took_long) == [(other, "c")]
+
+
+def test_guest_that_has_left_a_node__goes_back_only_if_much_is_gained() -> None:
+    place: dict[str, list[tuple[int, Shape]]] = {"a": [(103, 0.8)], "b": [(101, 1.0), (102, 0.3)]}
+
+    def left(name: str) -> list[tuple[int, str]]:
+        return moves(planned(place, change=lambda usage: replace(usage, moved=[Departure(0, 102, name)])))
+
+    assert left("z") == [(102, "a")]
+    assert left("a") == []
+
+
 def test_the_cheapest__of_those_that_are_enough_moves() -> None:
     costs = {101: 8 * GIB, 102: GIB, 103: GIB, 201: GIB}
 
