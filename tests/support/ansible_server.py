@@ -8,6 +8,7 @@ A request is a command, its arguments, its environment, and the files for its ou
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import pkgutil
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from ansible import constants
 from ansible.cli import inventory, playbook
-from ansible.plugins.loader import init_plugin_loader
+from ansible.plugins import loader
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
 from .ansible_commands import READ_AGAIN
@@ -29,14 +30,14 @@ PACKAGES = tuple(
     for name in ("action", "filter", "inventory", "module_utils", "plugin_utils")
 )
 LIBRARIES = (
-    "ansible.plugins.callback.default",
-    "ansible.plugins.connection.local",
-    "ansible.plugins.filter.core",
-    "ansible.plugins.strategy.linear",
+    "ansible.module_utils._internal._json._profiles._module_legacy_c2m",
+    "ansible.module_utils._internal._json._profiles._module_legacy_m2c",
     "proxmoxer.backends.https",
     "proxmoxer.core",
 )
-"""What plays load by name."""
+"""What tasks import besides; not every release has all of it."""
+KINDS = ("action", "cache", "callback", "filter", "inventory", "lookup", "shell", "strategy", "test", "vars")
+"""The kinds of plugins of which all are loaded. What takes most of the time is to read what each of them documents."""
 
 
 def run(command: str, arguments: list[str], environment: dict[str, str], out: Path, err: Path) -> None:
@@ -59,12 +60,16 @@ def run(command: str, arguments: list[str], environment: dict[str, str], out: Pa
 
 def load() -> None:
     """Import what commands import, as Ansible imports collections."""
-    init_plugin_loader()
+    loader.init_plugin_loader()
     for package in PACKAGES:
         for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
             importlib.import_module(module.name)
     for library in LIBRARIES:
-        importlib.import_module(library)
+        with contextlib.suppress(ImportError):
+            importlib.import_module(library)
+    for kind in KINDS:
+        list(getattr(loader, f"{kind}_loader").all(class_only=True))
+    loader.connection_loader.get("local", class_only=True)
     # A command looks for collections itself, and finds these modules imported.
     AnsibleCollectionConfig._collection_finder = None
 

@@ -60,6 +60,7 @@ def environment(folder: Path, extra: Mapping[str, str]) -> dict[str, str]:
     return {
         **inherited,
         "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS),
+        "ANSIBLE_CONFIG": str(SUPPORT / "ansible.cfg"),
         "ANSIBLE_HOME": str(folder / "ansible"),
         "ANSIBLE_LOCALHOST_WARNING": "0",
         "ANSIBLE_INVENTORY_UNPARSED_WARNING": "0",
