@@ -10,7 +10,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from . import ha_rules
+from . import ha_placement, ha_rules
 from .ha_manager import MANAGER, MOVING, Manager
 from .model import Guest, Node
 
@@ -125,7 +125,9 @@ class HighAvailability:
             return
         wanted = resource.get("state", "started")
         if wanted in ("started", "enabled") and not guest.running:
-            self._evade_maintenance(guest)
+            target = ha_placement.wanted_node(cluster, sid, guest, starting=True)
+            if target not in (None, guest.node):
+                await self.manager.move_first(sid, guest, target)
             await self._follow(sid, start_guest(cluster, guest, MANAGER))
         elif wanted in ("stopped", "disabled") and guest.running:
             stop_guest(cluster, guest, MANAGER)
@@ -143,19 +145,6 @@ class HighAvailability:
             self._starting.discard(sid)
         if task.exitstatus != "OK":
             self._failed.add(sid)
-
-    def _evade_maintenance(self, guest: Guest) -> None:
-        """A guest that is to start on a node in maintenance is moved off first."""
-        cluster = self._cluster
-        if not cluster.nodes[guest.node].maintenance:
-            return
-        others = [node for node in cluster.nodes.values() if node.online and not node.maintenance]
-        local = any(volume.place is not None for volume in cluster.volumes.of_guest(guest.vmid))
-        if others and not local:
-            cluster.touch(guest)
-            guest.left.append((cluster.clock.now(), guest.node))
-            guest.node = others[0].name
-            cluster.touch(guest)
 
     def stop_jobs(self) -> None:
         self.manager.stop()

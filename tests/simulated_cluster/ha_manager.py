@@ -155,7 +155,11 @@ class Manager:
         service.target = service.done = None
         return True
 
-    def _send(self, sid: str, service: Service, guest: Guest, how: str, target: str) -> None:
+    async def move_first(self, sid: str, guest: Guest, target: str) -> None:
+        """Move a guest that is to start to the node where it should run."""
+        await asyncio.shield(self._send(sid, self.service(sid), guest, "migrate", target))
+
+    def _send(self, sid: str, service: Service, guest: Guest, how: str, target: str) -> asyncio.Task[None]:
         ha = self._cluster.ha
         if ha.in_maintenance(self._cluster.nodes[guest.node]):
             service.maintenance_node = guest.node
@@ -163,6 +167,7 @@ class Manager:
         job = asyncio.ensure_future(self._carry_out(service, guest, how, target))
         self._moves.add(job)
         job.add_done_callback(self._moves.discard)
+        return job
 
     async def _carry_out(self, service: Service, guest: Guest, how: str, target: str) -> None:
         """The local manager of the source: it looks a little later, and works on a few guests at a time."""

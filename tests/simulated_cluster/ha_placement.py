@@ -20,11 +20,15 @@ def reachable(cluster: Cluster, node: str) -> bool:
     return known is not None and known.online and not cluster.ha.in_maintenance(known)
 
 
-def wanted_node(cluster: Cluster, sid: str, guest: Guest, *, recovering: bool = False) -> str | None:
-    """Where a guest has to go that runs, or is to be recovered; None when it may stay, or there is no such node."""
+def wanted_node(
+    cluster: Cluster, sid: str, guest: Guest, *, starting: bool = False, recovering: bool = False
+) -> str | None:
+    """Where a guest has to go that runs, is to start, or is to be recovered; None when it may stay, or there is no such
+    node.
+    """
     ha = cluster.ha
     wanted = ha.resources[sid].get("state", "started") in ("started", "enabled")
-    if not recovering and not (wanted and guest.running):
+    if not recovering and not (wanted and (guest.running or starting)):
         return None
     nodes = [name for name in cluster.nodes if reachable(cluster, name)]
     nodes = _by_affinity(cluster, sid, guest.node, nodes)

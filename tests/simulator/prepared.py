@@ -97,6 +97,8 @@ PREPARATIONS: dict[str, tuple[Step, ...]] = {
     "setup-ha-group-again": (g12,),
     "err-ha-add-again": (managed(120),),
     "ha-migrate-req": (managed(120),),
+    "err-ha-del-missing": (managed(101),),
+    "ha-remove-plain": (managed(111),),
     "ha-resource-after-stop": (managed(120, comment="c", group="g12"),),
     "err-pool-add-vm-otherpool": (asked("PUT", "/pools", {"poolid": "lab/sub", "vms": "105"}),),
     "pool-move-vm": (asked("PUT", "/pools", {"poolid": "lab/sub", "vms": "105"}),),
@@ -170,6 +172,7 @@ PREPARATIONS: dict[str, tuple[Step, ...]] = {
     # HA of release 9
     "ha-add-113-pve2": (VM_113,),
     "ha-add-on-maintenance-node": (guest(700, "pve3"),),
+    "ha-delete-resource-*": (VM_113, managed(113, 120)),
     "ha-resource-one": (managed(120, comment="c", max_restart=2, failback=0),),
     "err-ha-put-group": (managed(120),),
     "ha-rule-create-node-affinity": (HA_ALL,),

@@ -103,3 +103,54 @@ def test_hastate__is_null_on_release_8_until_the_manager_has_looked() -> None:
         assert await hastate() == "started"
 
     in_lab("8.4", work, time_scale=1.0)
+
+
+def test_vm_that_is_to_start_on_a_node_that_its_group_prefers_less__is_moved_first() -> None:
+    async def work(lab: Lab) -> None:
+        for name, stays in (("back", 0), ("stay", 1)):
+            group = {"group": name, "nodes": "pve2:2,pve1:1", "nofailback": stays}
+            assert (await lab.ask("POST", "/cluster/ha/groups", group)).status == 200
+        for vmid, name in ((104, "back"), (120, "stay")):
+            await lab.ask("POST", "/cluster/ha/resources", {"sid": f"vm:{vmid}", "group": name})
+        guests = lab.cluster.guests
+        for _ in range(500):
+            await asyncio.sleep(0.01)
+            if guests[104].running and guests[120].running:
+                break
+        kinds = [task.kind for task in lab.cluster.tasks.recent() if str(task.id) == "104"]
+        assert (guests[104].node, sorted(kinds)) == ("pve2", ["qmigrate", "qmstart"])
+        assert guests[120].node == "pve1"
+
+    in_lab("8.4", work, time_scale=0.01)
+
+
+def test_groups_and_resources__are_checked_as_release_8_does() -> None:
+    async def work(lab: Lab) -> None:
+        async def answer(method: str, path: str, **params: object) -> str:
+            response = await lab.ask(method, f"/cluster/ha/{path}", params)
+            return str(response.reason)
+
+        assert await answer("POST", "groups", group="g1", nodes="pve1:2,pve2", restricted=1) == "OK"
+        assert await answer("POST", "resources", sid="vm:120", group="none", state="stopped") == "OK"
+        listed = (await (await lab.ask("GET", "/cluster/ha/resources")).json())["data"]
+        alone = (await (await lab.ask("GET", "/cluster/ha/resources/vm:120")).json())["data"]
+        assert listed[0]["errors"] == {"group": "group 'none' does not exist"}
+        assert "errors" not in alone
+        failed = "update ha group failed:"
+        assert [
+            await answer("PUT", "resources/vm:120", group="none"),
+            await answer("PUT", "groups/none", restricted=0),
+            await answer("PUT", "groups/g1", delete="nodes"),
+            await answer("PUT", "groups/g1", delete="colour"),
+            await answer("DELETE", "resources/vm:101"),
+        ] == [
+            "HA group 'none' does not exist",
+            f"{failed} no such ha group 'none'",
+            f"{failed} unable to delete required option 'nodes'",
+            f"{failed} no such option 'colour'",
+            "cannot delete service 'vm:101', not HA managed!",
+        ]
+        group = (await (await lab.ask("GET", "/cluster/ha/groups/g1")).json())["data"]
+        assert (group["restricted"], set(group["nodes"].split(","))) == (1, {"pve1:2", "pve2"})
+
+    in_lab("8.4", work)

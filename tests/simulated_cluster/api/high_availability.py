@@ -13,6 +13,7 @@ from ..routing import Call, route
 
 MIGRATED = "ha groups have been migrated to rules"
 _NOT_STORED = {"sid", "digest", "delete", "type", "node"}
+_OF_GROUPS = {"nodes", "restricted", "nofailback", "comment"}
 
 
 @route("GET", "/cluster/ha")
@@ -32,7 +33,12 @@ def sid_of(call: Call) -> str:
 
 def _row(call: Call, sid: str) -> dict[str, Any]:
     ha = call.cluster.ha
-    row = {**ha.resources[sid], "sid": sid, "digest": ha.digest(ha.resources)}
+    return {**ha.resources[sid], "sid": sid, "digest": ha.digest(ha.resources)}
+
+
+def _checked_row(call: Call, sid: str) -> dict[str, Any]:
+    """A row of the list, which alone says what is wrong."""
+    ha, row = call.cluster.ha, _row(call, sid)
     group = row.get("group")
     if group is not None and group not in ha.groups:
         row["errors"] = {"group": f"group '{group}' does not exist"}
@@ -41,8 +47,8 @@ def _row(call: Call, sid: str) -> dict[str, Any]:
 
 @route("GET", "/cluster/ha/resources")
 def resources(call: Call) -> list[dict[str, Any]]:
-    wanted = call.get("type")
-    rows = [_row(call, sid) for sid, entry in call.cluster.ha.resources.items() if wanted in (None, entry["type"])]
+    wanted, entries = call.get("type"), call.cluster.ha.resources
+    rows = [_checked_row(call, sid) for sid, entry in entries.items() if wanted in (None, entry["type"])]
     return call.cluster.shuffled(rows)
 
 
@@ -75,6 +81,8 @@ async def add_resource(call: Call) -> None:
 async def change_resource(call: Call) -> None:
     _refuse_group(call)
     sid, ha = sid_of(call), call.cluster.ha
+    if call.get("group") and call["group"] not in ha.groups:
+        raise die(f"HA group '{call['group']}' does not exist")
     await call.cluster.need_quorum_for("update resources config", "domain-ha")
     if call.get("digest") and call["digest"] != ha.digest(ha.resources):
         raise die(f"update resources config failed: {MODIFIED}")
@@ -88,8 +96,11 @@ async def change_resource(call: Call) -> None:
 
 @route("DELETE", "/cluster/ha/resources/{sid}")
 async def delete_resource(call: Call) -> None:
+    sid = sid_of(call)
+    if sid not in call.cluster.ha.resources:
+        raise die(f"cannot delete service '{sid}', not HA managed!")
     await call.cluster.need_quorum_for("delete resource", "domain-ha")
-    call.cluster.ha.remove(sid_of(call), from_rules=bool(call.get("purge", 1)))
+    call.cluster.ha.remove(sid, from_rules=bool(call.get("purge", 1)))
 
 
 @route("POST", "/cluster/ha/resources/{sid}/migrate", "/cluster/ha/resources/{sid}/relocate")
@@ -118,7 +129,9 @@ def _need_groups(call: Call, verb: str) -> None:
 
 def _group_row(call: Call, name: str) -> dict[str, Any]:
     ha = call.cluster.ha
-    return {**ha.groups[name], "group": name, "type": "group", "digest": ha.digest(ha.groups)}
+    # Proxmox keeps the nodes in a hash: their order is another each time.
+    nodes = ",".join(call.cluster.shuffled(split_list(ha.groups[name].get("nodes"))))
+    return {**ha.groups[name], "nodes": nodes, "group": name, "type": "group", "digest": ha.digest(ha.groups)}
 
 
 @route("GET", "/cluster/ha/groups")
@@ -149,9 +162,14 @@ def change_group(call: Call) -> None:
     _need_groups(call, "update group")
     name, ha = str(call["group"]), call.cluster.ha
     if name not in ha.groups:
-        raise die(f"update ha group failed: ha group '{name}' does not exist")
+        raise die(f"update ha group failed: no such ha group '{name}'")
     if call.get("digest") and call["digest"] != ha.digest(ha.groups):
         raise die(f"update ha group failed: {MODIFIED}")
+    for option in split_list(call.get("delete")):
+        if option not in _OF_GROUPS:
+            raise die(f"update ha group failed: no such option '{option}'")
+        if option == "nodes":
+            raise die("update ha group failed: unable to delete required option 'nodes'")
     ha.groups[name] |= {
         key: value for key, value in call.values.items() if key not in ("group", "type", "digest", "delete")
     }

@@ -119,7 +119,9 @@ def manager_status(call: Call) -> dict[str, Any]:
     }
     manager |= {
         "master_node": local, "timestamp": int(cluster.clock.now()),
-        "service_status": {sid: _service(call, sid, node) for sid, node in ha.located().items()},
+        "service_status": {
+            sid: _service(call, sid, node) for sid, node in ha.located().items() if not ha.is_new(sid)
+        },
     }
     if maintained:
         manager["node_request"] = {name: {"maintenance": 1} for name in maintained}

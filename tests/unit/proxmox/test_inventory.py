@@ -81,6 +81,16 @@ def test_before_version_9_groups__are_read_with_their_members(recording):
     )
 
 
+def test_node_that_a_group_names_twice__has_its_highest_priority_whatever_the_order(recording):
+    def nodes(text: str) -> object:
+        recorded = recording("8.4", "ha-groups")
+        recorded["body"]["data"][0]["nodes"] = text
+        resources = recording("8.4", "ha-resources-just-added")
+        return read_ha_rules(Answers(recording("8.4", "ha-rules-404"), recorded, resources))[0].nodes
+
+    assert nodes("pve1:3,pve2:1,pve1") == nodes("pve1,pve1:3,pve2:1") == {"pve1": 3, "pve2": 1}
+
+
 def test_groups_that_an_upgrade_has_not_moved_yet__are_groups(recording):
     names = ("premigration-ha-rules", "premigration-ha-groups", "premigration-ha-resources")
     rules = {rule.name: rule for rule in read_ha_rules(Answers(*(recording("9.2", name) for name in names)))}

@@ -163,9 +163,12 @@ def _vmids(resources: Iterable[str]) -> frozenset[int]:
 
 
 def _nodes(row: Row) -> Mapping[str, int]:
-    """Return the nodes of C(pve1:2,pve2) with their priorities, 0 where none is given."""
+    """Return the nodes of C(pve1:2,pve2) with their priorities, 0 where none is given.
+
+    A group may name a node twice, in an order that is another at each read. The highest priority counts.
+    """
     entries = map(re.compile(r"([^:]+)(?::(\d{1,9}))?").fullmatch, str(row.get("nodes") or "").split(","))
-    return {entry[1]: int(entry[2] or 0) for entry in entries if entry}
+    return dict(sorted((entry[1], int(entry[2] or 0)) for entry in entries if entry))
 
 
 def has_resources(reader: Reader) -> bool:
