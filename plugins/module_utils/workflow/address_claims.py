@@ -14,7 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import CollectionError, InvalidRequest
-from ..model import OFF
+from ..model import OFF, Request
+from ..proxmox.api.failures import UNREADABLE
+from ..proxmox.api.reader import Reader
+from ..proxmox.inventory.freshness import read_config
 from ..proxmox.options.contradictions import unread_cloud_init
 from ..proxmox.options.kinds import NET
 from ..proxmox.options.values import addresses_of_card
@@ -23,6 +26,7 @@ from .job import Job
 from .options.entries import Entry
 
 if t.TYPE_CHECKING:
+    from ..engine.cache import ClusterState
     from .existing.plan import ExistingPlan
 
 Config = Mapping[str, t.Any]
@@ -38,6 +42,14 @@ class AddressConflict(CollectionError):
     """
 
     code = "AddressConflict"
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """The VM of which a new one is a copy."""
+
+    label: str
+    config: Config
 
 
 @dataclass(slots=True)
@@ -75,8 +87,8 @@ class Claims:
                     message = f"{new.entry.label}: {address} is the address of {job.entry.label}"
                     yield new, AddressConflict(message)
 
-    def claim(self, entry: Entry, config: Config) -> None:
-        """Note the addresses of a new VM; config is the whole that it gets.
+    def claim(self, entry: Entry, config: Config, original: Original | None = None) -> None:
+        """Note the addresses of a new VM; config is the whole that it gets, original the VM that it is a copy of.
 
         Raises AddressConflict, and InvalidRequest for an address of a pool that the guest would never get.
         """
@@ -84,12 +96,41 @@ class Claims:
         for card, reason in gaps.items():
             raise InvalidRequest(f"addresses.{card}: the guest would not get the address: {reason}, for {entry.label}")
         own = list(_addresses(config))
+        of_original = dict(_addresses(original.config)) if original is not None and own else {}
         for address, network in own:
+            if original is not None and address in of_original and _meet(network, of_original[address]):
+                message = f"{entry.label}: {address} is the address of {original.label}, of which it would be a copy"
+                raise AddressConflict(message)
             for holder, other in self._holders.get(address, ()):
                 if holder != entry.label and _meet(network, other):
                     raise AddressConflict(f"{entry.label}: {address} is the address of {holder}")
         for address, network in own:
             self._holders.setdefault(address, []).append((entry.label, network))
+
+
+def original_of(request: Request, base: Config, cluster: ClusterState, reader: Reader) -> Original | None:
+    """Return the VM of which a new one is a copy, if it goes on to exist: what is cloned is no template, or a VM has
+    the VMID of the backup. base is the config of the new VM. One request for a backup.
+    """
+    vmid = None
+    source = request.clone.templates[0] if request.clone is not None else None
+    # A template that the run itself makes has no identity yet.
+    if source is not None and source.identity is not None and not base.get("template"):
+        vmid = source.vmid
+    elif request.archive is not None:
+        from .archives import owner_of
+
+        vmid = owner_of(request.archive.volume)
+    guest = cluster.get(vmid) if vmid is not None else None
+    if guest is None or guest.kind != "qemu" or guest.template:
+        return None
+    config: Config | None = base
+    if request.archive is not None:
+        try:
+            config = read_config(reader, guest.node, guest.vmid)
+        except UNREADABLE:
+            return None
+    return None if config is None else Original(f"{guest.name} ({guest.vmid} on {guest.node})", config)
 
 
 def _meet(network: Network | None, other: Network | None) -> bool:

@@ -37,6 +37,12 @@ ARCHIVE = "archive"
 """The slot that represents the backup among the drives of a request, so that its node has to see the backup."""
 
 
+def owner_of(volume: str) -> int | None:
+    """Return the VMID of the VM that a backup was made of; None if its name does not tell."""
+    found = _OWNER.search(volume)
+    return int(found[1] or found[2]) if found else None
+
+
 class Archives:
     """The backups of one run; each list and each config is read once.
 
@@ -80,8 +86,7 @@ class Archives:
         self, entry: Entry, wanted: Backup, snapshot: Snapshot
     ) -> tuple[backups.StoredBackup, backups.StoredBackup]:
         """Return the backup that is wanted, the latest one of a VMID, and the oldest one that may be wanted as well."""
-        owner = _OWNER.search(wanted.volume or "")
-        vmid = int(owner[1] or owner[2]) if owner else wanted.vmid
+        vmid = owner_of(wanted.volume or "") or wanted.vmid
         lists = backups.read_backups(self._reader, snapshot, wanted.kept_on, vmid)
         found = [each for each in lists.found if wanted.volume in (None, each.volume)]
         unread = "; ".join(f"backups on {place} cannot be read: {why}" for place, why in sorted(lists.unread.items()))

@@ -33,7 +33,7 @@ from ..proxmox.making import TEMPLATE
 from ..proxmox.options.contradictions import check_new, config_with
 from ..reservations.ledger import LeasedCycle
 from .access import Access, subjects_of
-from .address_claims import Claims
+from .address_claims import Claims, original_of
 from .counting import (
     cluster_state,
     count_reservations,
@@ -202,11 +202,7 @@ class Placer:
         if lessons.unreachable or lessons.moved:
             snapshot = lessons.as_shown(snapshot)
         online = set() if access.offline else {node.name for node in snapshot.nodes if node.online}
-        silent = {
-            guest.vmid
-            for guest in snapshot.guests
-            if is_silent(guest) and (guest.vmid not in known or guest.node not in online)
-        }
+        silent = {g.vmid for g in snapshot.guests if is_silent(g) and (g.vmid not in known or g.node not in online)}
         snapshot = self._with_names(snapshot, silent, entries, {**found, **own})
         counted = count_reservations(snapshot, reservations, known, access.is_gone, access.is_another)
         if cycle is not None:
@@ -347,7 +343,8 @@ class Placer:
                     request = self.addresses.assign(job.entry, request, inherited)
                 config = config_with(inherited, request.options)
                 if job.entry.addresses or any(key.startswith("ipconfig") for key in config):
-                    placement.claims.claim(job.entry, config)
+                    original = original_of(request, inherited, state, self._access.reader)
+                    placement.claims.claim(job.entry, config, original)
             except CollectionError as error:
                 job.fail(error)
             else:

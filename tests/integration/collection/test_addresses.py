@@ -178,11 +178,14 @@ def test_address__of_an_unfinished_clone_is_kept(control: Callable[..., Controll
         ("ip=10.0.0.5/24,gw=10.9.0.1", ["gw=10.9.0.1 is not in the network of ip=10.0.0.5/24"]),
         ("ip=10.0.0.5/24,gw=10.0.0.1", []),
         ("ip=10.0.0.5/32,gw=10.9.0.1", []),
+        ("ip=10.0.0.0/24", ["10.0.0.0 is the network address of 10.0.0.0/24, which no guest can have"]),
+        ("ip=10.0.0.255/24", ["10.0.0.255 is the broadcast address of 10.0.0.0/24, which no guest can have"]),
+        ("ip=10.0.0.4/31,ip6=2001:db8::/127", []),
         ("ip6=2001:db8::5/64,gw6=fe80::1", []),
         ("ip6=2001:db8::5/64,gw6=2001:db9::1", ["gw6=2001:db9::1 is not in the network of ip6=2001:db8::5/64"]),
     ],
 )
-def test_gateway_that_the_guest_cannot_reach__is_told(controller: Controller, card: str, told: list[str]) -> None:
+def test_gateway_or_address_that_cannot_work__is_told(controller: Controller, card: str, told: list[str]) -> None:
     made = {"name": "web", "net": {"net0": "virtio"}, "ide": {"ide2": "shared:cloudinit"}}
     warnings = controller.schedule(**made, ipconfig={"ipconfig0": card}, check=True)["warnings"]
     assert warnings == [f'VM "web": ipconfig0: {text}' for text in told]
@@ -241,6 +244,20 @@ def test_clones_of_a_template_with_an_address__do_not_share_it(
     assert writes(cluster) == []
     controller.schedule(**CLONE, vms=[{"name": "a"}, {"name": "b"}])
     assert len(set(addresses(cluster).values()) - {"ip=192.0.2.60/24"}) == 2
+
+
+@both_versions
+def test_copy_of_a_vm__does_not_get_its_address(controller: Controller, cluster: SimulatedCluster) -> None:
+    card = {"ipconfig0": "ip=192.0.2.60/24"}
+    cluster.set_guest(102, config={**card, "net0": "virtio,bridge=vmbr0"})
+    for check in (True, False):
+        failed = controller.fail("AddressConflict", name="copy", clone="spare", cores=3, check=check)
+        assert "192.0.2.60 is the address of spare (102 on pve2), of which it would be a copy" in failed["msg"]
+    assert writes(cluster) == []
+    elsewhere = {"net": {"net0": "virtio,bridge=vmbr0,tag=7"}}
+    moved = {"ipconfig": {"ipconfig0": "ip=dhcp"}}
+    made = controller.schedule(clone="spare", vms=[{"name": "a", **elsewhere}, {"name": "b", **moved}])
+    assert [vm["actions"] for vm in made["vms"]] == [["clone"], ["clone"]]
 
 
 def test_vms_of_a_task__do_not_share_an_address_without_pools_either(

@@ -295,7 +295,7 @@ def test_vm_restored_beside_its_original__does_not_get_its_address(control: Call
     cluster, controller = control(**{**PARTS, "guests": guests, "backups": [backup(OLD, 170, config=config)]})
     copy: dict[str, Any] = {"name": "web-copy", "archive": OLD, "state": "present"}
     pools = {"address_pools": {"lan": {"network": "192.0.2.0/24", "ranges": ["192.0.2.60-192.0.2.69"]}}}
-    for beside, known in (([], pools), ([{"name": "web"}], {}), ([{**copy, "name": "other"}], {})):
+    for beside, known in (([], pools), ([], {}), ([{"name": "web"}], {}), ([{**copy, "name": "other"}], {})):
         for check in (True, False):
             failed = controller.fail("AddressConflict", vms=[*beside, copy], check=check, **known)
             assert 'VM "web-copy": 192.0.2.60 is the address of ' in failed["msg"]

@@ -9,6 +9,7 @@ import ipaddress
 import re
 import typing as t
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 
 from ...engine.texts import alike, hint
 from ...errors import InvalidRequest
@@ -249,7 +250,18 @@ def option_cautions(wanted: Mapping[str, t.Any], config: Mapping[str, t.Any]) ->
                 )
             elif gateway in properties and _is_off_link(properties[gateway], str(address)):
                 cautions.append(f"{card}: {gateway}={properties[gateway]} is not in the network of {key}={address}")
+        cautions += [f"{card}: {text}" for text in _unusable(properties.get("ip", ""))]
     return cautions
+
+
+def _unusable(text: str) -> Iterator[str]:
+    """Yield why no guest can have an IPv4 address."""
+    with suppress(ValueError):
+        interface = ipaddress.IPv4Interface(text)
+        network = interface.network
+        ends = {network.network_address: "network", network.broadcast_address: "broadcast"}
+        if network.num_addresses > 2 and interface.ip in ends:
+            yield f"{interface.ip} is the {ends[interface.ip]} address of {network}, which no guest can have"
 
 
 def _is_off_link(gateway: str, address: str) -> bool:
