@@ -227,20 +227,7 @@ class Placer:
             if job.state is State.QUEUED and job.entry.backup is not None:
                 self._restore(job, seen.snapshot)
         new = [job for job in jobs if job.state is State.QUEUED]
-        requests = [job.entry.request for job in new]
-        if any(job.entry.clone is not None for job in new):
-            if Subject.DEMAND in self._subjects:
-                made = ((job.entry.clone, job.guest) for job in jobs if job.guest is not None)
-                self._templates.note_clones((clone, guest.vmid) for clone, guest in made if clone is not None)
-            requests = self._needs_of([job.entry for job in new], counted.snapshot)
-        devices = None
-        if any(request.devices for request in requests):
-            from .options.device_options import device_needs
-
-            devices = device_needs(requests, self.device_attributes)
-        whole = self._access.complete(counted.snapshot, requests, self._subjects, devices)
-        if any(job.entry.backup is not None for job in new):
-            whole = replace(whole, volumes={**whole.volumes, **self._archives.volumes})
+        whole = self._complete(counted.snapshot, jobs)
         if any(job.entry.request.ha is not None and job.entry.request.ha.create is not None for job in jobs):
             whole = with_new_rules(whole, jobs)
         taken_over = {seen.matches[job].take_over for job in jobs}
@@ -262,6 +249,24 @@ class Placer:
             starting=[job.guest.vmid for job in jobs if job.guest is not None and job.entry.state in RUNNING],
             claims=Claims.of(counted.pending, jobs),
         )
+
+    def _complete(self, snapshot: Snapshot, jobs: Sequence[Job]) -> Snapshot:
+        """Return the snapshot with what placing the new VMs among the jobs needs."""
+        new = [job.entry for job in jobs if job.state is State.QUEUED]
+        requests, devices = [entry.request for entry in new], None
+        if any(entry.clone is not None for entry in new):
+            if Subject.DEMAND in self._subjects:
+                made = ((job.entry.clone, job.guest) for job in jobs if job.guest is not None)
+                self._templates.note_clones((clone, guest.vmid) for clone, guest in made if clone is not None)
+            requests = self._needs_of(new, snapshot)
+        if any(request.devices for request in requests):
+            from .options.device_options import device_needs
+
+            devices = device_needs(requests, self.device_attributes)
+        whole = self._access.complete(snapshot, requests, self._subjects, devices)
+        if any(entry.backup is not None for entry in new):
+            whole = replace(whole, volumes={**whole.volumes, **self._archives.volumes})
+        return whole
 
     def _needs_of(self, entries: Sequence[Entry], snapshot: Snapshot) -> list[Request]:
         """Return the requests with what clones need of their nodes because of their templates. A source that cannot be

@@ -120,16 +120,11 @@ class Comparison:
         if self._addresses is not None:
             entry, cautions = self._addresses.with_current_addresses(entry, guest, made)
         if begun is None:
-            if entry.lasting and "tags" not in entry.given:
-                # Those of lasting rules stand beside the VM's own ones.
-                entry = replace(entry, request=with_tags(entry.request, traits_of(config)["tags"]))
-            changes = self._drift(cluster or self._reader, entry, guest, config)
+            entry, changes = self._drift(cluster or self._reader, entry, guest, config)
         else:
             if not self._checks.is_begun(guest):
                 cautions.append(NOT_BEGUN)
-            if entry.clone is not None:
-                entry = with_drives_of(entry, entry.clone, config)
-            changes = self._rest_of_creation(entry, guest, config, begun)
+            entry, changes = self._rest_of_creation(entry, guest, config, begun)
         status = self._status(entry, guest)
         pending = {} if status in OFF else stored.pending
         runs = status not in OFF and entry.state != "stopped"
@@ -140,10 +135,8 @@ class Comparison:
         if self._addresses is not None and begun is None and status not in OFF and not boots:
             held = self._addresses.lost_addresses(changes.changes)
             changes = replace(changes, unappliable={**held, **changes.unappliable})
-        ha = None
-        if entry.request.ha is not None:
-            ha_state = {"start": "started", "stop": "stopped"}.get(power or "")
-            ha = ha_drift(cluster or self._reader, entry, guest, entry.request.ha, ha_state)
+        intent = entry.request.ha
+        ha = None if intent is None else ha_drift(cluster or self._reader, entry, guest, intent, power)
         plan = ExistingPlan(entry, guest, status, changes, config, pending, ha=ha, unfinished=begun)
         plan.identity, plan.digest = identity_of(config, guest.node), config.get("digest")
         plan.cautions.extend(f"{entry.label}: {text}" for text in cautions)
@@ -168,8 +161,15 @@ class Comparison:
                 plan.clones = read_linked_clones(self._reader, guest.node, guest.vmid, config)
         return plan
 
-    def _drift(self, reader: Reader, entry: Entry, guest: Guest, config: Mapping[str, t.Any]) -> ChangeSet:
-        """Return how a complete VM differs from its request. reader caches what is the same for all VMs."""
+    def _drift(
+        self, reader: Reader, entry: Entry, guest: Guest, config: Mapping[str, t.Any]
+    ) -> tuple[Entry, ChangeSet]:
+        """Return how a complete VM differs from its request, and the entry with all tags that it shall have. reader
+        caches what is the same for all VMs.
+        """
+        if entry.lasting and "tags" not in entry.given:
+            # Those of lasting rules stand beside the VM's own ones.
+            entry = replace(entry, request=with_tags(entry.request, traits_of(config)["tags"]))
         displaced: Collection[str] = ()
         if any(disk.storage_class is not None for disk in entry.request.disks):
             displaced = self._checks.displaced(entry.request, guest.node, config)
@@ -179,13 +179,17 @@ class Comparison:
             changes = replace(changes, unappliable={**impossible, **changes.unappliable})
         if entry.request.pool and entry.request.pool != guest.pool:
             changes = self._with_pool(reader, changes, entry.request.pool, guest)
-        return _rename(changes, entry.request.name, config) if entry.rename else changes
+        return entry, _rename(changes, entry.request.name, config) if entry.rename else changes
 
     def _rest_of_creation(
         self, entry: Entry, guest: Guest, config: Mapping[str, t.Any], begun: Unfinished
-    ) -> ChangeSet:
-        """What a VM still lacks whose creation was begun and not finished."""
-        return clone_adjustments(
+    ) -> tuple[Entry, ChangeSet]:
+        """Return what a VM still lacks whose creation was begun and not finished, and the entry with the drives that a
+        clone has of its template.
+        """
+        if entry.clone is not None:
+            entry = with_drives_of(entry, entry.clone, config)
+        return entry, clone_adjustments(
             entry.request.options,
             with_description(config, begun.description),
             storages=begun.storages,

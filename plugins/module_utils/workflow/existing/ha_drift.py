@@ -21,6 +21,10 @@ HA = "ha"
 """The key of the HA drift among the drift of the config."""
 
 
+SWITCHED_TO = {"start": "started", "stop": "stopped"}
+"""The state that an HA resource gets by a power action of its VM."""
+
+
 @dataclass(frozen=True, slots=True)
 class HADrift:
     """What differs, by the keys of the option C(ha).
@@ -41,9 +45,9 @@ class HADrift:
         return not self.old.keys() <= found.old.keys()
 
 
-def ha_drift(reader: Reader, entry: Entry, guest: Guest, intent: HAIntent, switched_to: str | None) -> HADrift | None:
-    """Return how a VM differs from what is requested of its HA resource; None if it does not. switched_to is the HA
-    state that the planned power action leads to.
+def ha_drift(reader: Reader, entry: Entry, guest: Guest, intent: HAIntent, power: str | None) -> HADrift | None:
+    """Return how a VM differs from what is requested of its HA resource; None if it does not. power is the
+    planned action that changes the VM's status.
 
     A user with few privileges only sees whether the VM is an HA resource.
     """
@@ -60,7 +64,7 @@ def ha_drift(reader: Reader, entry: Entry, guest: Guest, intent: HAIntent, switc
     old: dict[str, t.Any] = {}
     if not member:
         old |= {"rule": None} if intent.rule is not None else {"group": row.get("group")}
-    state = _state(row, switched_to)
+    state = _state(row, SWITCHED_TO.get(power or ""))
     if intent.state not in (None, state) and not _rests(entry, intent, state):
         old["state"] = state
     return HADrift(old, {key: wanted[key] for key in old}, problem) if old else None

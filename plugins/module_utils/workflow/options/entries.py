@@ -187,27 +187,19 @@ def build_entries(
     the positions of the entries as the user wrote them, if several come from one. option is what messages call the
     list. Raises InvalidRequest.
     """
-    names = tuple(per_vm)
-    common = {name: params.get(name) for name in names}
+    common = {name: params.get(name) for name in per_vm}
     priorities = parse_priority_classes(params["priority_classes"]) if params.get("priority_classes") else {}
     classes = _classes(params["device_classes"]) if params.get("device_classes") else {}
     pools = pools_of(params) if params.get("address_pools") else {}
     vms = params.get("vms")
-    bodies: list[dict[str, t.Any]] = [common]
-    if vms is not None:
-        for name in IDENTITY:
-            if common.get(name) is not None:
-                raise InvalidRequest(f"{name}: cannot be a default for several VMs; set it in each entry of {option}")
-        bodies = [{name: common[name] if body.get(name) is None else body[name] for name in names} for body in vms]
-        if any(common.get(option) is not None for option in FOR_SOURCES):
-            _check_defaults(common, bodies)
+    bodies = [common] if vms is None else _with_defaults(vms, common, option)
     entries = []
     for position, body in enumerate(bodies):
         where = f"{option}[{origins[position] if origins else position}]." if vms else ""
         if body.get("per_node"):
             check_per_node(where, body, several_clusters=bool(params.get("clusters")))
         given = vms[position] if vms else body
-        if any(given.get(option) is not None for option in FOR_SOURCES):
+        if any(given.get(name) is not None for name in FOR_SOURCES):
             _check_sources(where, given, body)
         try:
             rules = parse_rules(body, prefix=where, priority_classes=priorities)
@@ -256,11 +248,21 @@ def _claims(
     return device_claims(given, classes, prefix=where)
 
 
-def _check_defaults(common: Mapping[str, t.Any], bodies: Sequence[Mapping[str, t.Any]]) -> None:
-    """Refuse defaults that apply to no VM. A default that applies only to some VMs is fine."""
-    any_of_them = {source: next((body[source] for body in bodies if body.get(source)), None) for source in SOURCES}
-    if not all(body.get("state") == "absent" for body in bodies):
-        _check_sources("", common, any_of_them)
+def _with_defaults(
+    vms: Sequence[Mapping[str, t.Any]], common: Mapping[str, t.Any], option: str
+) -> list[dict[str, t.Any]]:
+    """Return the options of each VM, with defaults from the top level. Refuses those that apply to no VM; one that
+    applies only to some VMs is fine.
+    """
+    for name in IDENTITY:
+        if common.get(name) is not None:
+            raise InvalidRequest(f"{name}: cannot be a default for several VMs; set it in each entry of {option}")
+    bodies = [{name: common[name] if vm.get(name) is None else vm[name] for name in common} for vm in vms]
+    if any(common.get(name) is not None for name in FOR_SOURCES):
+        any_of_them = {source: next((body[source] for body in bodies if body.get(source)), None) for source in SOURCES}
+        if not all(body.get("state") == "absent" for body in bodies):
+            _check_sources("", common, any_of_them)
+    return bodies
 
 
 def _check_sources(where: str, given: Mapping[str, t.Any], body: Mapping[str, t.Any]) -> None:
