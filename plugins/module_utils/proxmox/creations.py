@@ -9,9 +9,9 @@ node finds that out from the node's list of running tasks; other users see only 
 
 from __future__ import annotations
 
-import time
 import typing as t
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from ..engine.texts import join_words
 from ..errors import PermissionDenied, TaskTimeout
@@ -41,39 +41,33 @@ class BeingCreated(TaskTimeout):
         self.guests = guests
 
 
+@dataclass(eq=False)
 class Creations:
     """Polls whether VMs are still being created. May be used from many threads.
 
     Attributes:
+        patience: seconds to wait in total, from the first call of wait on.
         abandoned: the VMIDs of VMs that are locked by their creation although no task is creating them.
     """
 
-    def __init__(
-        self,
-        reader: Reader,
-        patience: float,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        """C(patience): seconds to wait in total, from the first call of wait on."""
-        self._reader = reader
-        self._patience = patience
-        self._poller = Poller(clock, sleep)
-        self._deadline: float | None = None
-        self._idle_since: dict[int, float] = {}
-        self._unseen: set[str] = set()
-        self.abandoned: set[int] = set()
+    reader: Reader
+    patience: float
+    poller: Poller = field(default_factory=Poller)
+    abandoned: set[int] = field(default_factory=set)
+    _deadline: float | None = None
+    _idle_since: dict[int, float] = field(default_factory=dict)
+    _unseen: set[str] = field(default_factory=set)
 
     def wait(self, guests: Collection[Guest]) -> bool:
         """Wait until one of the VMs has its config, no longer exists or is found to be abandoned. Returns False when
         the time is over or guests is empty.
         """
-        now = self._poller.clock()
+        now = self.poller.clock()
         if self._deadline is None:
-            self._deadline = now + self._patience
+            self._deadline = now + self.patience
         if not guests or now >= self._deadline:
             return False
-        return bool(self._poller.until(lambda: self._check_all(guests) or None, self._deadline - now))
+        return bool(self.poller.until(lambda: self._check_all(guests) or None, self._deadline - now))
 
     def doubt(self, guests: Collection[Guest]) -> str:
         """Return the end of a message about VMs that are still locked: that this user cannot see whether tasks are
@@ -99,7 +93,7 @@ class Creations:
         if self._look_for_its_task(guest):
             self._idle_since.pop(guest.vmid, None)
             return False
-        now = self._poller.clock()
+        now = self.poller.clock()
         if now - self._idle_since.setdefault(guest.vmid, now) < _CERTAIN_AFTER:
             return False
         self.abandoned.add(guest.vmid)
@@ -108,10 +102,10 @@ class Creations:
     def _is_unwritten(self, guest: Guest) -> bool:
         """Whether the VM's config is not written yet, as far as is known."""
         try:
-            config = read_config(self._reader, guest.node, guest.vmid)
+            config = read_config(self.reader, guest.node, guest.vmid)
         except UNREADABLE:
             return True
-        return config is not None and is_unwritten(self._reader, guest.node, guest.vmid, config)
+        return config is not None and is_unwritten(self.reader, guest.node, guest.vmid, config)
 
     def _look_for_its_task(self, guest: Guest) -> bool:
         """Whether a task may be creating the VM. Note the node if this user cannot see its tasks.
@@ -119,13 +113,13 @@ class Creations:
         The task runs on the VM's node. A clone for another node is on the node of its template until the task moves it.
         """
         try:
-            tasks = self._reader.get(f"/nodes/{guest.node}/tasks", source="active", limit=_TASKS)
+            tasks = self.reader.get(f"/nodes/{guest.node}/tasks", source="active", limit=_TASKS)
             running = [task for task in tasks if "endtime" not in task]
             # The task of a clone names its source.
             if any(task.get("type") in CLONING or task.get("id") == str(guest.vmid) for task in running):
                 return True
             # A user who may not read this does not see the tasks of others.
-            self._reader.get(f"/nodes/{guest.node}/status")
+            self.reader.get(f"/nodes/{guest.node}/status")
         except PermissionDenied:
             self._unseen.add(guest.node)
             return not self._was_killed(guest)
@@ -135,7 +129,7 @@ class Creations:
 
     def _was_killed(self, guest: Guest) -> bool:
         """Whether the VM was created by a task of this user that was killed."""
-        newest = max(task_rows(self._reader, guest.node, guest.vmid), key=lambda row: row["starttime"], default={})
+        newest = max(task_rows(self.reader, guest.node, guest.vmid), key=lambda row: row["starttime"], default={})
         return newest.get("type") in ("qmcreate", RESTORING) and is_killed(str(newest.get("status")))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from ..errors import ApiError, NotTheSameGuest, TaskFailed
 from .api.session import Session
@@ -23,22 +24,22 @@ R = t.TypeVar("R")
 Config: t.TypeAlias = "Mapping[str, t.Any]"
 
 
+@dataclass(frozen=True, slots=True)
 class Finder:
     """Finds VMs on the nodes where they are now. May be used from many threads."""
 
-    def __init__(self, session: Session, poller: Poller) -> None:
-        self._session = session
-        self._poller = poller
+    session: Session
+    poller: Poller
 
     def row(self, vmid: int) -> Mapping[str, t.Any] | None:
         """Return the guest's row in the cluster's list, where existence, node and lock show at once."""
-        rows = self._session.get("/cluster/resources", type="vm")
+        rows = self.session.get("/cluster/resources", type="vm")
         return next((row for row in rows if row.get("vmid") == vmid), None)
 
     def current(self, node: str, vmid: int) -> Mapping[str, t.Any] | None:
         """Return the VM's current status as Proxmox reports it; None when the VM is not on node."""
         try:
-            current: Mapping[str, t.Any] = self._session.get(f"/nodes/{node}/qemu/{vmid}/status/current")
+            current: Mapping[str, t.Any] = self.session.get(f"/nodes/{node}/qemu/{vmid}/status/current")
         except ApiError as error:
             if is_missing(error.message):
                 return None
@@ -59,7 +60,7 @@ class Finder:
                 if row is None or row["type"] != "qemu":
                     raise
                 node = row["node"]
-                self._poller.sleep(FIND_AGAIN_AFTER)
+                self.poller.sleep(FIND_AGAIN_AFTER)
         raise AssertionError("the last try has returned or raised")
 
     def node_of(self, node: str, guest: GuestWriter) -> str | None:
@@ -86,7 +87,7 @@ class Finder:
             if row is None or row["type"] != "qemu":
                 return None
             if row["node"] == node:
-                self._poller.sleep(FIND_AGAIN_AFTER)
+                self.poller.sleep(FIND_AGAIN_AFTER)
             node = row["node"]
         message = f"the cluster shows VM {guest.vmid} on node {node}, which does not find it: not deleted"
         raise ApiError(message, vmid=guest.vmid)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from ..errors import ApiError, CollectionError, NotTheSameGuest, TaskFailed, TaskTimeout
 from .api.failures import VMIDTaken
@@ -24,12 +25,12 @@ from .writes import GuestWriter
 R = t.TypeVar("R")
 
 
+@dataclass(frozen=True, slots=True)
 class Leftovers:
     """Removes the remains of VMs that could not be made. May be used from many threads."""
 
-    def __init__(self, session: Session, lifecycle: Lifecycle) -> None:
-        self._session = session
-        self._lifecycle = lifecycle
+    session: Session
+    lifecycle: Lifecycle
 
     def remove_if_this_fails(
         self,
@@ -71,11 +72,11 @@ class Leftovers:
         That VM is certainly ours: Proxmox refuses a VMID in use before it makes one. Raises Ended when it could not be
         deleted.
         """
-        config = read_config(self._session, making.task_node, making.vmid)
+        config = read_config(self.session, making.task_node, making.vmid)
         if config is None or config.get("lock") not in BEING_MADE or "name" in config:
             return
         reason = f"only {ROOT} may remove a locked VM"
-        if self._session.user == ROOT:
+        if self.session.user == ROOT:
             try:
                 self.writer_of(making.task_node, making.vmid, config).delete(making.task_node, skiplock=1)
             except CollectionError as second:
@@ -88,7 +89,7 @@ class Leftovers:
     def _raise_if_locked(self, making: Making, error: CollectionError) -> None:
         """Raise Ended when the VM is still locked by its creation, which no process continues."""
         try:
-            config = read_config(self._session, making.task_node, making.vmid)
+            config = read_config(self.session, making.task_node, making.vmid)
         except CollectionError:
             return
         locked = config is not None and (config.get("lock") in BEING_MADE or making.task_type == RESTORING)
@@ -101,7 +102,7 @@ class Leftovers:
         created = re.search(r"\bctime=(\d{1,18})\b", str(config.get("meta", "")))
         if config.get("name") != making.name or config.get("lock") or created is None:
             return False
-        rows = task_rows(self._session, making.task_node, making.task_id)
+        rows = task_rows(self.session, making.task_node, making.task_id)
         ended = next((row.get("endtime") for row in rows if row.get("upid") == task.text), None)
         later = [row for row in rows if row.get("type") == task.type and row.get("starttime", 0) > task.started]
         return ended is not None and not later and task.started <= int(created[1]) <= int(ended)
@@ -111,7 +112,7 @@ class Leftovers:
     ) -> None:
         """Delete the VM if its config shows that it is ours. Raises Ended when it could not be deleted."""
         try:
-            config = read_config(self._session, making.node, making.vmid)
+            config = read_config(self.session, making.node, making.vmid)
             if config is None or not is_ours(config):
                 return
         except CollectionError as second:
@@ -123,10 +124,10 @@ class Leftovers:
         try:
             config = guest.look(making.node)
             # Without quorum, a deletion would remove the disks and keep the VM.
-            self._lifecycle.quorum.require(f"VM {making.vmid} was not deleted", fresh=True)
+            self.lifecycle.quorum.require(f"VM {making.vmid} was not deleted", fresh=True)
             if config.get("protection"):
-                self._lifecycle.update(making.node, guest, {"delete": "protection"})
-            self._lifecycle.delete(making.node, guest)
+                self.lifecycle.update(making.node, guest, {"delete": "protection"})
+            self.lifecycle.delete(making.node, guest)
         except NotTheSameGuest:
             return
         except CollectionError as second:
@@ -136,7 +137,7 @@ class Leftovers:
 
     def writer_of(self, node: str, vmid: int, config: Mapping[str, t.Any]) -> GuestWriter:
         """Return the writer to the VM whose config was read right now."""
-        return self._lifecycle.writer(vmid, identity_of(config, node), digest=config.get("digest"), is_fresh=True)
+        return self.lifecycle.writer(vmid, identity_of(config, node), digest=config.get("digest"), is_fresh=True)
 
 
 def _is_stub(config: Mapping[str, t.Any]) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from ..errors import ApiError, ConnectionFailed, PermissionDenied, TaskTimeout
 from .api.failures import AnswerLost, VMIDTaken
@@ -19,14 +20,13 @@ from .making import Ended, Making, Unknown
 from .tasks import TaskFollower, TaskResult, begun_since, task_rows
 
 
+@dataclass(frozen=True, slots=True)
 class LostAnswers:
     """Looks for VMs whose requests got no answer. May be used from many threads."""
 
-    def __init__(self, session: Session, tasks: TaskFollower, finder: Finder) -> None:
-        self._session = session
-        self._tasks = tasks
-        self._poller = tasks.poller
-        self._finder = finder
+    session: Session
+    tasks: TaskFollower
+    finder: Finder
 
     def look_for(self, making: Making) -> TaskResult | None:
         """Look for the VM after a lost answer: return the result if it was made, None if there is no such guest.
@@ -36,7 +36,7 @@ class LostAnswers:
         """
         shown = False
         try:
-            shown = self._poller.until(lambda: self._finder.row(making.vmid), LOOK_FOR) is not None
+            shown = self.tasks.poller.until(lambda: self.finder.row(making.vmid), LOOK_FOR) is not None
             return self._wait_for(making) if shown else None
         except TaskTimeout as error:
             raise Ended(Unknown(making.vmid, making.node, error, begun=shown)) from error
@@ -50,20 +50,20 @@ class LostAnswers:
         upid = self._own_task(making)
         if upid:
             making.note(task=upid)
-        result = self._tasks.wait(upid) if upid else TaskResult("", making.node)
+        result = self.tasks.wait(upid) if upid else TaskResult("", making.node)
 
         def complete() -> Mapping[str, t.Any] | None:
-            row = self._finder.row(making.vmid)
+            row = self.finder.row(making.vmid)
             if row is None or row["type"] != "qemu":
                 return row or {}
             # A clone for another node is first made on the node of its template.
-            config = read_config(self._session, row["node"], making.vmid) or {}
-            unwritten = row.get("lock") in BEING_MADE or is_unwritten(self._session, row["node"], making.vmid, config)
+            config = read_config(self.session, row["node"], making.vmid) or {}
+            unwritten = row.get("lock") in BEING_MADE or is_unwritten(self.session, row["node"], making.vmid, config)
             return None if unwritten else {**row, **config}
 
-        guest = self._poller.until(complete, self._tasks.timeout)
+        guest = self.tasks.poller.until(complete, self.tasks.timeout)
         if guest is None:
-            message = f"VM {making.vmid} is still being created for node {making.node} after {self._tasks.timeout:g} s"
+            message = f"VM {making.vmid} is still being created for node {making.node} after {self.tasks.timeout:g} s"
             raise TaskTimeout(message, upid=upid, node=making.node)
         if not guest:
             return None
@@ -75,8 +75,8 @@ class LostAnswers:
         """Return the task that makes the VM, if it can be identified."""
         if making.since is None:
             return None
-        rows = task_rows(self._session, making.task_node, making.task_id)
-        new = [task for task in begun_since(rows, {making.task_type}, making.since) if task.user == self._session.user]
+        rows = task_rows(self.session, making.task_node, making.task_id)
+        new = [task for task in begun_since(rows, {making.task_type}, making.since) if task.user == self.session.user]
         # A clone's task names only its source, and other clones of it may have been made at the same time.
         if not new or (making.task_type != "qmcreate" and len(new) > 1):
             return None

@@ -12,6 +12,7 @@ import threading
 import typing as t
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from enum import Enum
 
 from ..errors import AuthenticationFailed
@@ -97,11 +98,11 @@ class TaskList:
         self._read_at = began
 
 
+@dataclass(eq=False)
 class Pace:
     """How long tasks take, by their types. May be used from many threads."""
 
-    def __init__(self) -> None:
-        self._usual: dict[str, float] = {}
+    _usual: dict[str, float] = field(default_factory=dict)
 
     def first_look(self, kind: str) -> float:
         """Return the seconds after which to look at a task for the first time."""

@@ -38,14 +38,12 @@ _GROWTH = 1.25
 R = t.TypeVar("R")
 
 
+@dataclass(eq=False)
 class Poller:
     """Polls with the given clock and sleep. May be used from many threads."""
 
-    def __init__(
-        self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
-        self.clock = clock
-        self.sleep = sleep
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
 
     def until(self, look: Callable[[], R | None], seconds: float, pause: float = _FIRST_PAUSE) -> R | None:
         """Call look, once or more, until it returns something, and return that; None when seconds are over. pause is
@@ -242,6 +240,7 @@ class TaskFollower:
             )
         if ended == "OK":
             self._pace.learn(watch.task.type, watch.running, self.poller.clock() - watch.began)
+            return TaskResult(watch.task.text, watch.task.node)
         return self._result_of(watch.task, ended)
 
     def log_tail(self, upid: str) -> tuple[str, ...]:
@@ -270,9 +269,9 @@ class TaskFollower:
         return quorate and any(row.get("name") == node and row.get("online") == 0 for row in rows)
 
     def _result_of(self, task: Upid, exitstatus: str) -> TaskResult:
-        """Return the result of a task that has ended. Raises TaskFailed, with the end of its log."""
-        if exitstatus == "OK":
-            return TaskResult(task.text, task.node)
+        """Return the result of a task that has ended with warnings. Raises TaskFailed, with the end of its log, for one
+        that has failed.
+        """
         log = self.log_tail(task.text)
         warnings = WARNINGS.fullmatch(exitstatus)
         if warnings:

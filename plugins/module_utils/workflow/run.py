@@ -15,6 +15,7 @@ from functools import cached_property, partial
 from ..errors import CollectionError, GuestVanished, InternalError, Interrupted, VMNotKnown
 from ..proxmox.creations import Creations
 from ..proxmox.making import Created
+from ..proxmox.tasks import Poller
 from ..reservations.lease import LeaseLost
 from .access import Access, OtherCluster
 from .binding import BindingCycle
@@ -81,7 +82,7 @@ class Run:
         self._wait_for_others = wait_for_others
         self._began = time.monotonic()
         self._stop = access.stop
-        self._creations = Creations(access.reader, options.timeout, sleep=self._stop.sleep)
+        self._creations = Creations(access.reader, options.timeout, Poller(sleep=self._stop.sleep))
         # Neither in check mode nor offline; known from execute on.
         self._writes = False
         self.jobs = list(jobs)

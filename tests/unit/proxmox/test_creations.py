@@ -18,6 +18,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
     PermissionDenied,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.creations import Creations
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import Poller
 
 CREATING = {"type": "qmcreate", "id": "100", "node": "pve1"}
 GUEST = guest(100, "pve1", name=None, lock="create")
@@ -34,7 +35,7 @@ class World:
         self.gone: set[int] = set()
         self.unwritten: dict[str, str] = {"lock": "create"}
         self._status = status or {}
-        self.creations = Creations(self, patience, lambda: self.now, self.sleep)
+        self.creations = Creations(self, patience, Poller(lambda: self.now, self.sleep))
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds

@@ -18,6 +18,7 @@ import json
 import re
 import typing as t
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from ...model import Identity
 from ..api.session import Session
@@ -38,6 +39,7 @@ Storages: t.TypeAlias = "Mapping[str, str]"
 """Names of storages by slot."""
 
 
+@dataclass(frozen=True, slots=True)
 class DrainMarks:
     """Reads and writes the marks of nodes. Raises what the API answers: PermissionDenied without Pool.Allocate.
 
@@ -45,12 +47,11 @@ class DrainMarks:
     node have other names. A fingerprint is empty in a mark of an earlier version.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    session: Session
 
     def guests(self, node: str) -> dict[int, str] | None:
         """Return the guests that return to a marked node; None for a node without a mark."""
-        comment = read_comment(self._session, mark_of(node))
+        comment = read_comment(self.session, mark_of(node))
         if comment is None:
             return None
         match = _GUESTS.search(comment)
@@ -67,7 +68,7 @@ class DrainMarks:
         new = {vmid: _with_storages(fingerprint(each), left.get(vmid, {})) for vmid, each in guests.items()}
         before = self.guests(node) if marked else None
         if before is None:
-            if create_pool(self._session, mark_of(node), _comment(node, new)):
+            if create_pool(self.session, mark_of(node), _comment(node, new)):
                 return True
             before = self.guests(node) or {}
         known = {
@@ -80,12 +81,12 @@ class DrainMarks:
     def keep(self, node: str, guests: Mapping[int, str], before: Mapping[int, str]) -> bool:
         """Write which guests return to a marked node, if that changes. Returns whether it did."""
         if guests != before:
-            write_comment(self._session, mark_of(node), _comment(node, guests))
+            write_comment(self.session, mark_of(node), _comment(node, guests))
         return guests != before
 
     def clear(self, node: str) -> None:
         """Remove a node's mark. A node without one is not an error."""
-        remove_pool(self._session, mark_of(node))
+        remove_pool(self.session, mark_of(node))
 
 
 def fingerprint(identity: Identity) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ...errors import ApiError, CollectionError, ConnectionFailed, PermissionDenied
 from ...model import Guest, Snapshot
@@ -123,11 +123,11 @@ def read_replication(reader: Reader) -> dict[int, frozenset[str]]:
     return {vmid: frozenset(nodes) for vmid, nodes in targets.items()}
 
 
+@dataclass(frozen=True, slots=True)
 class _Contents:
     """Reads from storages what Proxmox's check omits about volumes: one call per storage and guest, where needed."""
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    reader: Reader
 
     def with_sizes(self, guest: Guest, check: Answer) -> Answer:
         """Return the check with the sizes of volumes that the guest does not use."""
@@ -150,5 +150,5 @@ class _Contents:
     def _rows(self, guest: Guest, storages: Iterable[str], **query: t.Any) -> list[Row]:
         found: list[Row] = []
         for storage in sorted(storages):
-            found += read_rows(self._reader, f"/nodes/{guest.node}/storage/{storage}/content", **query) or ()
+            found += read_rows(self.reader, f"/nodes/{guest.node}/storage/{storage}/content", **query) or ()
         return found

@@ -131,11 +131,9 @@ def _brings_to(rule: HARule, guest: Guest, around: Surroundings) -> frozenset[st
 
 
 def cure_of_ha(guest: Guest, around: Surroundings) -> str:
-    """Return what lets a guest leave the node to which the HA manager brings it back: nothing if no other node could
-    take it then.
+    """Return what lets a guest of the HA manager leave the node to which it is brought back: nothing if no other node
+    could take it then.
     """
-    if via_of(guest) != HA:
-        return ""
     for rule in _node_rules(guest, around):
         best = _brings_to(rule, guest, around)
         next_best = preferred_nodes(rule, around.available - {guest.node})
@@ -148,8 +146,6 @@ def cure_of_ha(guest: Guest, around: Surroundings) -> str:
 
 
 def together_with(guest: Guest, check: Mapping[str, t.Any], around: Surroundings) -> frozenset[int]:
-    """Return the guests that the HA manager moves along with it."""
-    if via_of(guest) != HA:
-        return frozenset()
+    """Return the guests that the HA manager moves along with one of its own."""
     told = [re.fullmatch(r"(?:vm|ct):(\d{1,9})", str(sid)) for sid in check.get("dependent-ha-resources") or ()]
     return companions_of(around.rules, guest.vmid).union(int(sid[1]) for sid in told if sid) - {guest.vmid}

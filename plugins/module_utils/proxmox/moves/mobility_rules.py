@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from ...engine.standing_rules import ignoring_tag
 from ...engine.texts import join_words
 from ...model import NO_DEMANDS, Demands, Guest
-from ...plans import API, LIVE, OFFLINE, RESTART, LocalDisk, Mobility
+from ...plans import API, HA, LIVE, OFFLINE, RESTART, LocalDisk, Mobility
 from ..contract import NOT_ALLOWED, unknown_in
 from ..options.drives import SMALL_VOLUME, is_cloudinit
 from ..options.values import size_in_config
 from .checks import allowed_by, refusals_in, unknown_in_check
-from .demands import demands_of, of_another_machine, with_lesser_processors, without_bridges
+from .demands import OF_ITS_NODE, demands_of, of_another_machine, with_lesser_processors, without_bridges
 from .mobility_ha import Cause, Surroundings, against_ha, cure_of_ha, obstacle_of_ha, together_with, via_of
 
 _VOLUME_KEY = re.compile(r"(?:ide|sata|scsi|virtio|efidisk|tpmstate|unused|mp)\d+|rootfs")
@@ -120,13 +120,15 @@ def _vm_mobility(
         return stuck(*why)
     mapped = {disk.storage for disk in disks} if via == API else set()
     demands = demands_of(config, guest.kind, live=running)
-    lesser = dict(with_lesser_processors(demands, guest, around)) if running else {}
+    sees_cpu = running and demands.cpu_type in OF_ITS_NODE
+    lesser = dict(with_lesser_processors(demands, guest, around)) if sees_cpu else {}
+    replicated = running and guest.vmid in around.replicated and (via == API or _has_snapshots(check))
     refusals = (
         _refused_nodes(check, mapped, guest, around),
         without_bridges(demands, guest, around),
         of_another_machine(guest, around),
         lesser.items(),
-        _not_replicated(guest, around) if running and (via == API or _has_snapshots(check)) else (),
+        _not_replicated(guest, around) if replicated else (),
     )
     mobility = _mobility(guest, around, LIVE if running else OFFLINE, disks, refusals, check, demands)
     return replace(mobility, cure=OF_LESSER_PROCESSORS) if lesser and not mobility.cure else mobility
@@ -190,13 +192,14 @@ def _mobility(
     HA rules exclude.
     """
     via, targets = via_of(guest), around.replicated.get(guest.vmid, frozenset())
+    by_ha = via == HA
     return Mobility(
         how=how,
         via=via,
         disks=disks,
         not_to=_join(*refusals, against_ha(guest, around)),
-        cure=cure_of_ha(guest, around),
-        together=together_with(guest, check or {}, around),
+        cure=cure_of_ha(guest, around) if by_ha else "",
+        together=together_with(guest, check or {}, around) if by_ha else frozenset(),
         replicated_to=targets,
         cost=(guest.memory if how == LIVE else 0) + (0 if targets else sum(disk.size for disk in disks)),
         map_storages=via == API,
@@ -400,7 +403,5 @@ def _refused_nodes(
 
 
 def _not_replicated(guest: Guest, around: Surroundings) -> Iterator[tuple[str, str]]:
-    targets = around.replicated.get(guest.vmid)
-    if targets is not None:
-        for node in around.nodes.keys() - targets:
-            yield node, "were no replication targets of the VM"
+    for node in around.nodes.keys() - around.replicated[guest.vmid]:
+        yield node, "were no replication targets of the VM"
