@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller, ModuleServer
+from support.endings import ENDINGS, playbook
 from support.versions import both_versions
+from support.waiting import until
 
 from .conftest import container, on, writes
 
@@ -300,3 +302,26 @@ def test_guests__are_read_once_an_hour(cluster: SimulatedCluster, controller: Co
         asked.append(sum(r["path"].endswith("/rrddata") for r in cluster.requests()))
 
     assert asked == [7, 3, 7], "the nodes each time, and four guests"
+
+
+def test_run_that_is_killed__leaves_nothing_that_another_controller_moves_again(
+    cluster: SimulatedCluster, controller: Controller
+) -> None:
+    for vmid in (101, 102, 103):
+        cluster.set_guest(vmid, load={"cpu": [0.6]})
+    cluster.fault(method="POST", path="/migrate$", task_seconds=200)
+    task = {"qemu_scheduler.proxmox.cluster_rebalance": {**BY_USE, "parallel": {"cluster": 1}}}
+    killed = "`SIGKILL` to `ansible-playbook`"
+    with playbook(killed, task, cluster.environment(), "direct") as running:
+        running.wait_for(lambda: writes(cluster))
+        ENDINGS[killed](running)
+        running.wait()
+    cluster.clear_faults()
+    until(lambda: len(on(cluster, "pve1")) == 3)
+
+    second, third = balance(controller), balance(controller, cooldown=0)
+
+    assert len(second["moves"]) == 1
+    assert third["moves"] == []
+    moved = [call for call in writes(cluster) if call.endswith("/migrate")]
+    assert len(moved) == len(set(moved)) == 2, "no guest twice"

@@ -85,6 +85,17 @@ def test_memory_of_a_vm__is_what_it_takes_on_its_host(row: dict[str, float], exp
     assert (None if found is None else found.curve) == expected
 
 
+def test_values_that_cannot_be__are_unknown() -> None:
+    good = {"cpu": 0.5, "maxcpu": 2, "memtotal": 100, "memavailable": 40, "pressurecpusome": 10}
+    bad = {**good, "cpu": 1e9, "memavailable": -1e12, "pressurecpusome": 1e5}
+    worse = {**good, "cpu": -0.5, "memavailable": 1e12, "pressurecpusome": -1}
+    answer = [{"time": time, **row} for time, row in ((60, good), (120, bad), (180, worse))]
+
+    found = read_node_curves(Answers({"/nodes/pve1/rrddata": answer}), ["pve1"], MINUTES, Grid(0, 60, 3), 1)
+
+    assert found["pve1"] == {CPU: (1, None, None), MEMORY: (60, None, None), CPU_PRESSURE: (0.1, None, None)}
+
+
 def test_recorded_statistics__of_nodes_and_guests(recording: t.Any) -> None:
     rows = recording("9.2", "node-rrddata-hour")["body"]["data"]
     last = rows[-1]

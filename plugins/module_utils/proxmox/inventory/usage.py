@@ -60,6 +60,9 @@ YOUNG = 5400 + LATE
 is half an hour long.
 """
 
+MOST_CPU = 2.0
+"""The largest fraction of its CPUs that a node or guest may use: rounding and the work of QEMU make it more than 1."""
+
 Value = Callable[[Row], "float | None"]
 
 
@@ -254,7 +257,11 @@ def _curves(
     known = sorted(within, key=lambda row: row["time"])
     found: dict[str, Curve] = {}
     for resource, value in values.items():
-        curve = grid.bin_samples([(row["time"], value(row)) for row in known], timeframe.step)
+        samples = ((row["time"], value(row)) for row in known)
+        # A counter that was set back shows as a number that cannot be. Nothing is known of that time.
+        curve = grid.bin_samples(
+            [(time, None if found is None or found < 0 else found) for time, found in samples], timeframe.step
+        )
         if is_known(curve) if least is None else sum(v is not None for v in curve) >= least:
             found[resource] = curve
     return found
@@ -265,7 +272,8 @@ def _curves(
 
 def _cores(row: Row) -> float | None:
     cpu, cores = row.get("cpu"), row.get("maxcpu")
-    return None if cpu is None or cores is None else cpu * cores
+    found: float | None = None if cpu is None or cores is None or cpu > MOST_CPU else cpu * cores
+    return found
 
 
 def _node_memory(row: Row) -> float | None:
@@ -274,7 +282,10 @@ def _node_memory(row: Row) -> float | None:
     used = row.get("memused")
     if total is not None and available is not None:
         used = total - available
-    return None if used is None else max(used - (row.get("arcsize") or 0), 0.0)
+    if used is None or used < 0 or (total is not None and used > total):
+        return None
+    left: float = max(used - (row.get("arcsize") or 0), 0.0)
+    return left
 
 
 def _guest_memory(row: Row) -> float | None:
@@ -290,7 +301,7 @@ def _rates(row: Row) -> float | None:
 def _fraction(key: str) -> Value:
     def value(row: Row) -> float | None:
         percent: float | None = row.get(key)
-        return None if percent is None else percent / 100
+        return None if percent is None or percent > 100 else percent / 100
 
     return value
 

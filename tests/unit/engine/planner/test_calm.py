@@ -292,46 +292,76 @@ def backup(begin: int) -> Callable[[int], float]:
     return lambda slot: 0.9 if begin <= slot % SLOTS < begin + 4 else 0.3
 
 
-LOADS: dict[str, Callable[[int], Callable[[int], float]]] = {
+def noisy(number: int) -> Callable[[int], float]:
+    """Two guests of four are busy in turn, for three hours each."""
+    return (lambda slot: float(slot // 6 % 2 == number % 2)) if number % 4 < 2 else (lambda slot: 0.2)
+
+
+def born(number: int) -> Callable[[int], float | None]:
+    """Every fourth guest was made in the second day, and is busy since."""
+    return (lambda slot: None if slot < 1.5 * SLOTS else 0.9) if number % 4 == 0 else (lambda slot: 0.3)
+
+
+LOADS: dict[str, Callable[[int], Callable[[int], float | None]]] = {
     **{
-        f"wave of {period / 2:g} h": lambda number, period=period: wave(period, number * 7) for period in (2, 4, 12, 48)
+        f"wave of {period / 2:g} h": lambda number, period=period: wave(period, number * 7)
+        for period in (2, 3, 7, 12, 48, 66)
     },
     "bursts": bursts,
     "backups": lambda number: backup(number % 4 * 4),
+    "two in turn": noisy,
+    "born in the window": born,
+}
+
+Raw = dict[str, list[float | None]]
+SPOILT: dict[str, Callable[[Raw], Raw]] = {
+    "as it is": lambda raw: raw,
+    # It was off for two hours.
+    "a node was rebooted": lambda raw: {**raw, "b": [None if 60 <= at < 64 else v for at, v in enumerate(raw["b"])]},
+    # Its samples are about the half hour before.
+    "the clock of a node is wrong": lambda raw: {**raw, "c": [*raw["c"][:1], *raw["c"][:-1]]},
 }
 
 
-@pytest.mark.parametrize("kind", LOADS)
-def test_days_of_changing_load__bring_no_guest_back_within_a_day(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "how"),
+    [(kind, "as it is") for kind in LOADS]
+    + [(kind, how) for kind in ("two in turn", "bursts") for how in [*SPOILT][1:]],
+)
+def test_days_of_changing_load__bring_no_guest_back_within_a_day(kind: str, how: str) -> None:
     """Every hour of three days, after a first one, without a cooldown."""
     guests = [replace(guest(100 + number, "abcd"[number * number % 4]), cores=4) for number in range(16)]
-    shapes = {each.vmid: LOADS[kind](each.vmid) for each in guests}
+    cores = {}
+    for each in guests:
+        values = [LOADS[kind](each.vmid)(slot) for slot in range(4 * SLOTS)]
+        cores[each.vmid] = tuple(None if value is None else 4 * value for value in values)
     hosts = tuple(replace(node(name, gib=128), cores=24) for name in "abcd")
-    past: dict[str, list[float]] = {name: [] for name in "abcd"}
+    past: Raw = {name: [] for name in "abcd"}
     departures: list[Departure] = []
     left: dict[tuple[int, str], int] = {}
     count = 0
+
+    def plan_now(slot: int) -> Plan:
+        grid = Grid((slot - SLOTS) * 1800, 1800, SLOTS)
+        demands = {vmid: {CPU: Demand(MEASURED, values[slot - SLOTS : slot])} for vmid, values in cores.items()}
+        raw = {name: {CPU: tuple(values[-SLOTS:])} for name, values in SPOILT[how](past).items()}
+        nodes = as_placed(raw, demands, {each.vmid: each.node for each in guests}, departures, grid)
+        moved = [each for each in departures if each.time >= grid.start]
+        usage = Usage(grid, nodes, {name: {CPU: 24} for name in nodes}, demands, moved)
+        state = ClusterState(Snapshot(nodes=hosts, guests=tuple(guests)))
+        mobility = {each.vmid: Mobility() for each in guests}
+        return make_plan(state, {"balanced": profile()}, Goals(balance=CALM, usage=usage), mobility)
+
     for slot in range(4 * SLOTS):
         if slot >= SLOTS and slot % 2 == 0:
-            grid = Grid((slot - SLOTS) * 1800, 1800, SLOTS)
-            demands = {
-                each.vmid: {CPU: Demand(MEASURED, tuple(4 * shapes[each.vmid](s) for s in range(slot - SLOTS, slot)))}
-                for each in guests
-            }
-            raw = {name: {CPU: tuple(values[-SLOTS:])} for name, values in past.items()}
-            places = {each.vmid: each.node for each in guests}
-            nodes = as_placed(raw, demands, places, departures, grid)
-            usage = Usage(grid, nodes, {name: {CPU: 24} for name in nodes}, demands)
-            state = ClusterState(Snapshot(nodes=hosts, guests=tuple(guests)))
-            plan = make_plan(
-                state, {"balanced": profile()}, Goals(balance=CALM, usage=usage), {g.vmid: Mobility() for g in guests}
-            )
-            for move in plan.moves:
+            planned_moves = plan_now(slot).moves
+            for move in planned_moves:
                 assert slot - left.get((move.vmid, move.target), -SLOTS) >= SLOTS
                 left[move.vmid, move.source] = slot
                 count += 1
                 departures.append(Departure(slot * 1800, move.vmid, move.source))
                 guests = [replace(g, node=move.target) if g.vmid == move.vmid else g for g in guests]
+            assert not planned_moves or not plan_now(slot).moves, "right after it"
         for name, values in past.items():
-            values.append(sum(4 * shapes[each.vmid](slot) for each in guests if each.node == name))
+            values.append(sum(cores[each.vmid][slot] or 0.0 for each in guests if each.node == name))
     assert count <= 16
