@@ -25,6 +25,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.tables impo
     width_for,
     wrap,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.vm_hosts import vm_hosts
 
 VM = Mapping[str, t.Any]
 
@@ -317,4 +318,5 @@ class FilterModule:
             "decision_table": decision_table,
             "explain": explain,
             "vm_facts": vm_facts,
+            "vm_hosts": vm_hosts,
         }

@@ -11,13 +11,6 @@ from datetime import UTC, datetime
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.capacity import capacity
-from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.fleet import fleet
-from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.moves import moves
-from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.placement import placement
-from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.render import render
-from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.tour import tour
-
 Data = Mapping[str, t.Any]
 
 
@@ -26,6 +19,14 @@ def html_page(result: Data, *, cluster: str | Sequence[str] = "", job: str = "")
 
     Raises AnsibleFilterError, with the message of the task if it failed before it had anything to show.
     """
+    # Ansible imports this file in each worker that looks for a filter.
+    from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.capacity import capacity
+    from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.fleet import fleet
+    from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.moves import moves
+    from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.placement import placement
+    from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.render import render
+    from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.tour import tour
+
     if not isinstance(result, Mapping):
         raise AnsibleFilterError("expected the result of a module of this collection")
     time = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping
 
-from ..model import GIB
 from .texts import first, join_words, vcpus
 
 if t.TYPE_CHECKING:
@@ -72,4 +71,7 @@ def findings_in_parts(findings: Mapping[str, t.Any], most_rules: int | None = No
 
 def amount_text(resource: str, amount: float) -> str:
     """Return an amount of CPU, memory or storage with its unit."""
+    # Filters import this file in many workers, which need nothing of the model.
+    from ..model import GIB
+
     return vcpus(amount) if resource == "cpu" else f"{amount / GIB:.1f} GiB of {resource}"
