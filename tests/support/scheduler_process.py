@@ -56,7 +56,7 @@ class Scheduler:
         self._ledger.mark_binding(cluster, vmids, self._holder)
 
     def stop_within_a_write(self, cluster: str) -> None:
-        with self._ledger._database.transaction(cluster):
+        with self._ledger.database.transaction(cluster):
             os.kill(os.getpid(), signal.SIGSTOP)
 
     def mark_created(self, cluster: str, *vmids: int) -> None:

@@ -104,7 +104,7 @@ class History:
         # No package offers plugins here, and to look through all of them takes longer than the rest of a run.
         config_module.load_entry_points = lambda _registry: None  # type: ignore[assignment]
         records.os = substitutes.System(self.actors, self.processes)  # type: ignore[assignment]
-        records._process_space = lambda: self.actors.process.host  # type: ignore[assignment]
+        records._space_of = lambda _pid: self.actors.process.host  # type: ignore[assignment]
         records._start_time = lambda pid: "" if self.processes[pid].ended else str(pid)  # type: ignore[assignment]
         stopping._starters = lambda _pid, _ids: substitutes.Starters(self.actors.process)  # type: ignore[assignment]
         self.secret = self.cluster.access.users["automation@pve"].tokens["ansible"].secret

@@ -16,6 +16,7 @@ import typing as t
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 
 from ..errors import CollectionError, LedgerIncompatible
 
@@ -35,20 +36,18 @@ class Cursor(t.Protocol):
         """Return the rows that the statement found."""
 
 
+class Execute(t.Protocol):
+    """Runs one statement."""
+
+    def __call__(self, sql: str, parameters: Parameters = (), /) -> Cursor: ...
+
+
+@dataclass(frozen=True)
 class Transaction:
     """Statements that take effect together. now is the ledger's time at which it began, in seconds since the epoch."""
 
-    def __init__(self, execute: Callable[[str, Parameters], Cursor], now: float) -> None:
-        self._execute = execute
-        self.now = now
-
-    def fetch(self, sql: str, parameters: Parameters = ()) -> list[Row]:
-        """Return the rows that a query finds."""
-        return self._execute(sql, parameters).fetchall()
-
-    def change(self, sql: str, parameters: Parameters = ()) -> int:
-        """Return how many rows a statement has changed."""
-        return self._execute(sql, parameters).rowcount
+    execute: Execute
+    now: float
 
 
 class Database(ABC):
@@ -57,6 +56,8 @@ class Database(ABC):
     Attributes:
         location: where it is, for messages; without any password.
     """
+
+    _execute: Execute
 
     def __init__(self, location: str) -> None:
         self.location = location
@@ -74,19 +75,18 @@ class Database(ABC):
                 transaction = Transaction(self._execute, self._begin(cluster))
                 if self._is_prepared:
                     # Another version of the collection may have changed the tables meanwhile.
-                    check_version(transaction.fetch(SELECT_VERSION), self.location)
+                    check_version(self._execute(SELECT_VERSION).fetchall(), self.location)
                 yield transaction
-                self._execute("COMMIT", ())
+                self._execute("COMMIT")
             except BaseException:
                 # Raise the cause, not the failed rollback of a broken connection: the database rolls back by itself.
                 with contextlib.suppress(CollectionError), self._translate_errors():
-                    self._execute("ROLLBACK", ())
+                    self._execute("ROLLBACK")
                 raise
 
+    @abstractmethod
     def read(self, sql: str, parameters: Parameters = ()) -> tuple[float, list[Row]]:
         """Return the present time and the rows that one query finds, without waiting for another transaction."""
-        with self._turn, self._translate_errors():
-            return self._read(sql, parameters)
 
     @abstractmethod
     def close(self) -> None:
@@ -95,14 +95,6 @@ class Database(ABC):
     @abstractmethod
     def _begin(self, cluster: str) -> float:
         """Begin a transaction that excludes others for the same cluster, and return the present time."""
-
-    @abstractmethod
-    def _execute(self, sql: str, parameters: Parameters) -> Cursor:
-        """Run one statement."""
-
-    @abstractmethod
-    def _read(self, sql: str, parameters: Parameters) -> tuple[float, list[Row]]:
-        """Run one query outside of a transaction."""
 
     @abstractmethod
     def _translate_errors(self) -> AbstractContextManager[None]:

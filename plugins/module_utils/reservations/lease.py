@@ -16,9 +16,11 @@ the time that it probably still has to wait, so that many that wait leave the ho
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 
 from ..errors import CollectionError, LedgerUnavailable
 from .database import Database, Row, Transaction
@@ -37,6 +39,7 @@ _PACE_SECONDS = 0.02
 _TICKET_DURATION = 1 / 3
 _TICKET_RENEWAL = 1 / 10
 
+_LEAVE_QUEUE = "DELETE FROM qemu_scheduler_queue WHERE cluster = ? AND (ticket = ? OR expires <= ?)"
 _SELECT_LEASE = "SELECT token, holder, acquired, expires FROM qemu_scheduler_leases WHERE cluster = ?"
 
 
@@ -49,8 +52,48 @@ class LeaseLost(LedgerUnavailable):
     code = "LeaseLost"
 
 
-def acquire(database: Database, cluster: str, holder: Holder, *, wait: float, duration: float) -> int:
-    """Wait for the lease on `cluster` and return its token. wait and duration are in seconds.
+@dataclass(frozen=True)
+class Lease:
+    """The lease on one cluster's scheduling cycle. It lasts duration seconds from its last transaction on."""
+
+    database: Database
+    cluster: str
+    duration: float
+    token: int
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Open a transaction that prolongs the lease. Raises LeaseLost if another process has taken it over."""
+        with self.database.transaction(self.cluster) as transaction:
+            prolonged = transaction.execute(
+                "UPDATE qemu_scheduler_leases SET expires = ? WHERE cluster = ? AND token = ? AND holder IS NOT NULL",
+                (transaction.now + self.duration, self.cluster, self.token),
+            )
+            if not prolonged.rowcount:
+                raise self._loss(transaction)
+            yield transaction
+
+    def release(self) -> None:
+        """End the lease, if it has not been lost."""
+        with self.database.transaction(self.cluster) as transaction:
+            transaction.execute(
+                "UPDATE qemu_scheduler_leases SET holder = NULL, expires = 0 WHERE cluster = ? AND token = ?",
+                (self.cluster, self.token),
+            )
+
+    def _loss(self, transaction: Transaction) -> LeaseLost:
+        rows = transaction.execute(
+            "SELECT holder FROM qemu_scheduler_leases WHERE cluster = ?", (self.cluster,)
+        ).fetchall()
+        successor = f"{holder_from_text(rows[0][0])} has taken it over" if rows and rows[0][0] else "it has ended"
+        return LeaseLost(
+            f"The lease on scheduling for cluster '{self.cluster}' is lost: {successor}. Nothing was reserved.",
+            cluster=self.cluster,
+        )
+
+
+def acquire(database: Database, cluster: str, holder: Holder, *, wait: float, duration: float) -> Lease:
+    """Wait for the lease on `cluster` and return it. wait and duration are in seconds.
 
     Raises LedgerUnavailable when `wait` has run out.
     """
@@ -67,117 +110,103 @@ def acquire(database: Database, cluster: str, holder: Holder, *, wait: float, du
     except BaseException:
         place.leave()
         raise
-    return token
+    return Lease(database, cluster, duration, token)
 
 
-def prove(transaction: Transaction, cluster: str, token: int, duration: float) -> None:
-    """Prolong the lease of `token` to `duration` seconds from now. Raises LeaseLost if it is not the current token."""
-    if transaction.change(
-        "UPDATE qemu_scheduler_leases SET expires = ? WHERE cluster = ? AND token = ? AND holder IS NOT NULL",
-        (transaction.now + duration, cluster, token),
-    ):
-        return
-    rows = transaction.fetch("SELECT holder FROM qemu_scheduler_leases WHERE cluster = ?", (cluster,))
-    successor = f"{holder_from_text(rows[0][0])} has taken it over" if rows and rows[0][0] else "it has ended"
-    raise LeaseLost(
-        f"The lease on scheduling for cluster '{cluster}' is lost: {successor}. Nothing was reserved.", cluster=cluster
-    )
-
-
-def release(transaction: Transaction, cluster: str, token: int) -> None:
-    """End the lease of `token`, if it has not been lost."""
-    transaction.change(
-        "UPDATE qemu_scheduler_leases SET holder = NULL, expires = 0 WHERE cluster = ? AND token = ?", (cluster, token)
-    )
-
-
+@dataclass
 class _Place:
-    """A scheduler's place in one cluster's queue. ahead counts the schedulers before it at its last check."""
+    """A scheduler's place in one cluster's queue.
 
-    def __init__(self, database: Database, cluster: str, holder: Holder, duration: float) -> None:
-        self.ahead = 0
-        self._database = database
-        self._cluster = cluster
-        self._holder = holder
-        self._duration = duration
-        self._ticket = secrets.token_hex(8)
-        self._since = 0.0
-        self._renewed = 0.0
-        self._arrived = time.monotonic()
-        self._found_ahead = 0
+    Attributes:
+        duration: that of the lease, in seconds.
+        since, ticket: the place in the queue.
+        renewed: when the ticket was last written.
+        ahead: the number of schedulers before this one at its last check, found_ahead that at the first.
+    """
+
+    database: Database
+    cluster: str
+    holder: Holder
+    duration: float
+    ticket: str = field(default_factory=lambda: secrets.token_hex(8))
+    since: float = 0.0
+    renewed: float = 0.0
+    arrived: float = field(default_factory=time.monotonic)
+    ahead: int = 0
+    found_ahead: int = 0
 
     def pause(self) -> float:
         """Return how long to sleep until the next look: half the time until its turn, by the pace of the queue so far.
 
         The first in the queue looks ten times as often as the lease changes hands.
         """
-        moved = self._found_ahead - self.ahead
-        pace = (time.monotonic() - self._arrived) / moved if moved > 0 else _PACE_SECONDS
+        moved = self.found_ahead - self.ahead
+        pace = (time.monotonic() - self.arrived) / moved if moved > 0 else _PACE_SECONDS
         if self.ahead:
             return min(max(pace * self.ahead / 2, _SHORTEST_SLEEP_SECONDS), _LONGEST_SLEEP_SECONDS)
         return min(max(pace / 10, _SHORTEST_SLEEP_SECONDS), _LONGEST_SLEEP_OF_FIRST_SECONDS)
 
     def arrive(self) -> int | None:
         """Take the lease and return its token if it is free and nobody waits; else queue up and return None."""
-        with self._database.transaction(self._cluster) as transaction:
-            waiting = transaction.fetch(
+        with self.database.transaction(self.cluster) as transaction:
+            waiting = transaction.execute(
                 "SELECT holder, expires FROM qemu_scheduler_queue WHERE cluster = ? ORDER BY since, ticket",
-                (self._cluster,),
-            )
-            self.ahead = self._found_ahead = _count_ahead(waiting, transaction.now)
+                (self.cluster,),
+            ).fetchall()
+            self.ahead = self.found_ahead = _count_ahead(waiting, transaction.now)
             token = None if self.ahead else self._take(transaction)
             if token is None:
-                self._since = transaction.now
+                self.since = transaction.now
                 self._queue_up(transaction)
             return token
 
     def look(self) -> int | None:
         """Take the lease and return its token if it is free and nobody is ahead; else return None."""
-        if time.monotonic() - self._renewed > _TICKET_RENEWAL * self._duration:
-            with self._database.transaction(self._cluster) as transaction:
+        if time.monotonic() - self.renewed > _TICKET_RENEWAL * self.duration:
+            with self.database.transaction(self.cluster) as transaction:
                 self._queue_up(transaction)
-        now, before = self._database.read(
+        now, before = self.database.read(
             """
             SELECT holder, expires FROM qemu_scheduler_queue WHERE cluster = ? AND (since, ticket) < (?, ?)
             ORDER BY since, ticket
             """,
-            (self._cluster, self._since, self._ticket),
+            (self.cluster, self.since, self.ticket),
         )
         self.ahead = _count_ahead(before, now)
         if self.ahead:
             return None
-        now, lease = self._database.read(_SELECT_LEASE, (self._cluster,))
+        now, lease = self.database.read(_SELECT_LEASE, (self.cluster,))
         if _present_holder(lease, now) is not None:
             return None
-        with self._database.transaction(self._cluster) as transaction:
+        with self.database.transaction(self.cluster) as transaction:
             return self._take(transaction)
 
     def leave(self) -> None:
         """Leave the queue. If that fails, the ticket expires."""
-        with contextlib.suppress(CollectionError), self._database.transaction(self._cluster) as transaction:
-            self._forget(transaction)
+        with suppress(CollectionError), self.database.transaction(self.cluster) as transaction:
+            transaction.execute(_LEAVE_QUEUE, (self.cluster, self.ticket, transaction.now))
 
     def waited_too_long(self, seconds: float) -> LedgerUnavailable:
         """Return the error that names the holder of the lease."""
-        now, lease = self._database.read(_SELECT_LEASE, (self._cluster,))
+        now, lease = self.database.read(_SELECT_LEASE, (self.cluster,))
         holder = _present_holder(lease, now)
         whose = f"{holder} has held it for {now - lease[0][2]:.0f} s" if holder else "others have held it by turns"
         return LedgerUnavailable(
-            f"Waited {seconds:g} s for the lease on scheduling for cluster '{self._cluster}': {whose}, "
-            f"{self.ahead} more were waiting before this one (ledger: {self._database.location}).",
-            cluster=self._cluster,
-            location=self._database.location,
+            f"Waited {seconds:g} s for the lease on scheduling for cluster '{self.cluster}': {whose}, "
+            f"{self.ahead} more were waiting before this one (ledger: {self.database.location}).",
+            cluster=self.cluster,
+            location=self.database.location,
             holder=str(holder) if holder else None,
             waiting=self.ahead,
         )
 
     def _take(self, transaction: Transaction) -> int | None:
         """Take the lease and return its token; None while a live process holds it."""
-        lease = transaction.fetch(_SELECT_LEASE, (self._cluster,))
+        lease = transaction.execute(_SELECT_LEASE, (self.cluster,)).fetchall()
         if _present_holder(lease, transaction.now) is not None:
             return None
         token: int = lease[0][0] + 1 if lease else 1
-        transaction.change(
+        transaction.execute(
             """
             INSERT INTO qemu_scheduler_leases (cluster, token, holder, acquired, expires) VALUES (?, ?, ?, ?, ?)
             ON CONFLICT (cluster) DO UPDATE
@@ -185,37 +214,31 @@ class _Place:
                 acquired = excluded.acquired, expires = excluded.expires
             """,
             (
-                self._cluster,
+                self.cluster,
                 token,
-                holder_to_text(self._holder),
+                holder_to_text(self.holder),
                 transaction.now,
-                transaction.now + self._duration,
+                transaction.now + self.duration,
             ),
         )
-        self._forget(transaction)
+        transaction.execute(_LEAVE_QUEUE, (self.cluster, self.ticket, transaction.now))
         return token
 
     def _queue_up(self, transaction: Transaction) -> None:
         """Write the ticket, or renew it. A ticket that was skipped and removed gets its old place back."""
-        self._renewed = time.monotonic()
-        transaction.change(
+        self.renewed = time.monotonic()
+        transaction.execute(
             """
             INSERT INTO qemu_scheduler_queue (cluster, ticket, holder, since, expires) VALUES (?, ?, ?, ?, ?)
             ON CONFLICT (cluster, ticket) DO UPDATE SET expires = excluded.expires
             """,
             (
-                self._cluster,
-                self._ticket,
-                holder_to_text(self._holder),
-                self._since,
-                transaction.now + _TICKET_DURATION * self._duration,
+                self.cluster,
+                self.ticket,
+                holder_to_text(self.holder),
+                self.since,
+                transaction.now + _TICKET_DURATION * self.duration,
             ),
-        )
-
-    def _forget(self, transaction: Transaction) -> None:
-        transaction.change(
-            "DELETE FROM qemu_scheduler_queue WHERE cluster = ? AND (ticket = ? OR expires <= ?)",
-            (self._cluster, self._ticket, transaction.now),
         )
 
 

@@ -9,12 +9,12 @@ import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from ..errors import CollectionError
 from ..model import Identity
-from . import lease
 from .database import Database, Row, Transaction
+from .lease import Lease, acquire
 from .records import COLUMNS, UNEXPIRED, Durations, Holder, Phase, Reservation, from_row, has_expired, to_row
 
 _SELECT_RESERVATIONS = f"SELECT {COLUMNS} FROM qemu_scheduler_reservations WHERE cluster = ? ORDER BY vmid"
@@ -52,20 +52,20 @@ class ReservationLost(CollectionError):
         )
 
 
+@dataclass(frozen=True)
 class Ledger:
     """The reservations of all clusters, and the lease on each cluster's scheduling cycle. Threads may share one.
 
     All methods raise LedgerUnavailable when the database fails, and LedgerIncompatible when it is damaged.
     """
 
-    def __init__(self, database: Database, durations: Durations) -> None:
-        self.durations = durations
-        self._database = database
+    database: Database
+    durations: Durations
 
     @property
     def location(self) -> str:
         """Where the ledger is, for messages; without any password."""
-        return self._database.location
+        return self.database.location
 
     def __enter__(self) -> Ledger:
         return self
@@ -75,7 +75,7 @@ class Ledger:
 
     def close(self) -> None:
         """Close the connection. Reservations stay."""
-        self._database.close()
+        self.database.close()
 
     @contextmanager
     def scheduling_cycle(self, cluster: str, *, holder: Holder, wait: float = 120) -> Iterator[LeasedCycle]:
@@ -84,19 +84,19 @@ class Ledger:
         Another process can take it over when Durations.lease passes without a call on the cycle. Raises
         LedgerUnavailable, which names the present holder, when `wait` runs out.
         """
-        token = lease.acquire(self._database, cluster, holder, wait=wait, duration=self.durations.lease)
+        lease = acquire(self.database, cluster, holder, wait=wait, duration=self.durations.lease)
         try:
-            yield LeasedCycle(self._database, self.durations, cluster, holder, token)
+            yield LeasedCycle(lease, holder, self.durations)
         except BaseException:
             # Raise the original error even if the lease cannot be released: it expires by itself.
             with suppress(CollectionError):
-                self._end(cluster, token)
+                lease.release()
             raise
-        self._end(cluster, token)
+        lease.release()
 
     def reservations(self, cluster: str) -> list[Reservation]:
         """Return the present reservations, by VMID. Others may reserve more right after: decide within a cycle."""
-        now, rows = self._database.read(_SELECT_RESERVATIONS, (cluster,))
+        now, rows = self.database.read(_SELECT_RESERVATIONS, (cluster,))
         unexpired = _read((row for row in rows if not has_expired(row, now)), now, self.durations)
         return [reservation for reservation in unexpired if not reservation.has_ended(now)]
 
@@ -105,7 +105,7 @@ class Ledger:
 
         If one of them is no longer the holder's, raises ReservationLost and marks none: then nothing must be sent.
         """
-        with self._database.transaction(cluster) as transaction:
+        with self.database.transaction(cluster) as transaction:
             expires = transaction.now + self.durations.reservation
             changed = _update(transaction, cluster, vmids, holder, expires, phase="binding")
             lost = set(vmids) - changed
@@ -121,7 +121,7 @@ class Ledger:
         Returns the VMIDs whose reservation is still the holder's; the others were confirmed, or have expired and were
         dropped. An expired reservation can still be renewed until the next scheduling cycle drops it.
         """
-        with self._database.transaction(cluster) as transaction:
+        with self.database.transaction(cluster) as transaction:
             expires = transaction.now + self.durations.reservation if until is None else until
             return _update(transaction, cluster, vmids, holder, expires)
 
@@ -129,7 +129,7 @@ class Ledger:
         """Record that the create tasks succeeded: the reservations count for Durations.created more, or until they are
         confirmed.
         """
-        with self._database.transaction(cluster) as transaction:
+        with self.database.transaction(cluster) as transaction:
             expires = transaction.now + self.durations.created
             _update(transaction, cluster, vmids, holder, expires, phase="created")
 
@@ -137,30 +137,31 @@ class Ledger:
         self, cluster: str, vmid: int, holder: Holder, *, task: str = "", identity: Identity | None = None
     ) -> None:
         """Keep what is known by now of the VM that the holder creates: the UPID of the task, and its identity."""
-        with self._database.transaction(cluster) as transaction:
+        with self.database.transaction(cluster) as transaction:
             of_holder = "cluster = ? AND vmid = ? AND holder_id = ?"
             key = (cluster, vmid, holder.id)
-            for row in transaction.fetch(f"SELECT {COLUMNS} FROM qemu_scheduler_reservations WHERE {of_holder}", key):
+            select = f"SELECT {COLUMNS} FROM qemu_scheduler_reservations WHERE {of_holder}"
+            for row in transaction.execute(select, key).fetchall():
                 found = from_row(row)
                 known = replace(found, task=task or found.task, identity=identity or found.identity)
                 resources = to_row(known)[-1]
-                transaction.change(
+                transaction.execute(
                     f"UPDATE qemu_scheduler_reservations SET resources = ? WHERE {of_holder}", (resources, *key)
                 )
 
     def release(self, cluster: str, vmids: Collection[int], holder: Holder) -> None:
         """Drop those of the reservations that are the holder's; for VMs that were not created."""
-        with self._database.transaction(cluster) as transaction:
+        with self.database.transaction(cluster) as transaction:
             _delete(transaction, cluster, vmids, holder)
 
     def forget(self, cluster: str, vmids: Collection[int]) -> None:
         """Drop reservations of created VMs, regardless of their holder: the cluster does not have these VMs."""
-        with self._database.transaction(cluster) as transaction:
-            transaction.change(f"{_DELETE_RESERVATIONS} AND phase = 'created' AND {_among(vmids)}", (cluster,))
+        with self.database.transaction(cluster) as transaction:
+            transaction.execute(f"{_DELETE_RESERVATIONS} AND phase = 'created' AND {_among(vmids)}", (cluster,))
 
     def endpoint(self, host: str, port: int) -> tuple[str, frozenset[str]] | None:
         """Return the identity of the cluster that was last read from this address, and the names of its nodes."""
-        _now, rows = self._database.read(
+        _now, rows = self.database.read(
             "SELECT cluster, node_names FROM qemu_scheduler_endpoints WHERE host = ? AND port = ?", (host, port)
         )
         # A row that cannot be parsed is ignored and read from the cluster again.
@@ -174,11 +175,11 @@ class Ledger:
         Addresses of another cluster with the same node names are forgotten: that cluster may have been reinstalled.
         """
         nodes = json.dumps(sorted(node_names))
-        with self._database.transaction(cluster) as transaction:
-            transaction.change(
+        with self.database.transaction(cluster) as transaction:
+            transaction.execute(
                 "DELETE FROM qemu_scheduler_endpoints WHERE node_names = ? AND cluster <> ?", (nodes, cluster)
             )
-            transaction.change(
+            transaction.execute(
                 """
                 INSERT INTO qemu_scheduler_endpoints (host, port, cluster, node_names) VALUES (?, ?, ?, ?)
                 ON CONFLICT (host, port) DO UPDATE SET cluster = excluded.cluster, node_names = excluded.node_names
@@ -186,27 +187,21 @@ class Ledger:
                 (host, port, cluster, nodes),
             )
 
-    def _end(self, cluster: str, token: int) -> None:
-        with self._database.transaction(cluster) as transaction:
-            lease.release(transaction, cluster, token)
 
-
+@dataclass(frozen=True)
 class LeasedCycle:
     """The right to decide about one cluster. Each call checks and prolongs its lease, or raises LeaseLost."""
 
-    def __init__(self, database: Database, durations: Durations, cluster: str, holder: Holder, token: int) -> None:
-        self.cluster = cluster
-        self.holder = holder
-        self._database = database
-        self._durations = durations
-        self._token = token
+    lease: Lease
+    holder: Holder
+    durations: Durations
 
     def reservations(self) -> list[Reservation]:
         """Drop reservations that have expired or whose holder died before it sent anything to Proxmox; return the rest,
         by VMID.
         """
-        with self._proven() as transaction:
-            return _drop_ended(transaction, self.cluster, self._durations)
+        with self.lease.transaction() as transaction:
+            return _drop_ended(transaction, self.lease.cluster, self.durations)
 
     def reserve(self, reservations: Sequence[Reservation]) -> list[Reservation]:
         """Reserve all or none, and return them with their cluster, holder, created and expires.
@@ -215,37 +210,32 @@ class LeasedCycle:
         which may still be running. The reservation of a move replaces that of the guest's creation, or of its last
         move, when this is complete. Raises AlreadyReserved when a VMID or a name is reserved otherwise.
         """
-        with self._proven() as transaction:
-            present = _drop_ended(transaction, self.cluster, self._durations, rivals_of=reservations)
+        cluster = self.lease.cluster
+        with self.lease.transaction() as transaction:
+            present = _drop_ended(transaction, cluster, self.durations, rivals_of=reservations)
             made = [
                 replace(
                     reservation,
-                    cluster=self.cluster,
+                    cluster=cluster,
                     holder=self.holder,
                     created=transaction.now,
-                    expires=transaction.now + self._durations.reservation,
+                    expires=transaction.now + self.durations.reservation,
                 )
                 for reservation in reservations
             ]
             for reservation in made:
                 former = _find_former(reservation, present, transaction.now)
                 if former is not None:
-                    _delete(transaction, self.cluster, [former.vmid])
+                    _delete(transaction, cluster, [former.vmid])
                     present.remove(former)
-                transaction.change(_INSERT_RESERVATION, to_row(reservation))
+                transaction.execute(_INSERT_RESERVATION, to_row(reservation))
                 present.append(reservation)
             return made
 
     def confirm(self, vmids: Collection[int]) -> None:
         """Drop reservations, regardless of their holder: the snapshot shows the VMs with their real names and sizes."""
-        with self._proven() as transaction:
-            _delete(transaction, self.cluster, vmids)
-
-    @contextmanager
-    def _proven(self) -> Iterator[Transaction]:
-        with self._database.transaction(self.cluster) as transaction:
-            lease.prove(transaction, self.cluster, self._token, self._durations.lease)
-            yield transaction
+        with self.lease.transaction() as transaction:
+            _delete(transaction, self.lease.cluster, vmids)
 
 
 def _drop_ended(
@@ -254,8 +244,8 @@ def _drop_ended(
     """Drop the reservations that no longer count and return the rest, by VMID; with rivals_of, look only at those with
     the VMID or the name of one of these, as to read a reservation takes long.
     """
-    transaction.change(f"{_DELETE_RESERVATIONS} AND NOT {UNEXPIRED}", (cluster, transaction.now))
-    rows = transaction.fetch(_SELECT_RESERVATIONS, (cluster,))
+    transaction.execute(f"{_DELETE_RESERVATIONS} AND NOT {UNEXPIRED}", (cluster, transaction.now))
+    rows = transaction.execute(_SELECT_RESERVATIONS, (cluster,)).fetchall()
     if rivals_of is not None:
         vmids, keys = {each.vmid for each in rivals_of}, {each.key for each in rivals_of}
         rows = [row for row in rows if row[1] in vmids or row[2] in keys]
@@ -314,11 +304,11 @@ def _update(
     phase: Phase | None = None,
 ) -> frozenset[int]:
     """Change those of the reservations that are the holder's, and return their VMIDs."""
-    mine = transaction.fetch(
+    mine = transaction.execute(
         f"SELECT vmid FROM qemu_scheduler_reservations WHERE cluster = ? AND holder_id = ? AND {_among(vmids)}",
         (cluster, holder.id),
-    )
-    transaction.change(
+    ).fetchall()
+    transaction.execute(
         "UPDATE qemu_scheduler_reservations SET expires = ?, phase = COALESCE(?, phase) "
         f"WHERE cluster = ? AND holder_id = ? AND {_among(vmids)}",
         (expires, phase, cluster, holder.id),
@@ -331,7 +321,7 @@ def _delete(transaction: Transaction, cluster: str, vmids: Collection[int], hold
     if not vmids:
         return
     condition, parameters = ("", (cluster,)) if holder is None else (" AND holder_id = ?", (cluster, holder.id))
-    transaction.change(f"{_DELETE_RESERVATIONS}{condition} AND {_among(vmids)}", parameters)
+    transaction.execute(f"{_DELETE_RESERVATIONS}{condition} AND {_among(vmids)}", parameters)
 
 
 def _among(vmids: Collection[int]) -> str:
@@ -356,6 +346,7 @@ def local_clocks() -> tuple[float, ...]:
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)), time.time()
 
 
+@dataclass
 class Fence:
     """Proves, right before a write, that a reservation still belongs to its holder. Not safe for several threads.
 
@@ -365,32 +356,29 @@ class Fence:
     if it is lost.
     """
 
-    def __init__(
-        self, ledger: Ledger, cluster: str, vmid: int, holder: Holder, *, clocks: Clocks = local_clocks
-    ) -> None:
-        self._ledger = ledger
-        self._cluster = cluster
-        self._vmid = vmid
-        self._holder = holder
-        self._clocks = clocks
-        self._proven: tuple[float, ...] = ()
+    ledger: Ledger
+    cluster: str
+    vmid: int
+    holder: Holder
+    clocks: Clocks = local_clocks
+    _proven: tuple[float, ...] = field(default=(), init=False)
 
     def mark_binding(self) -> None:
         """Record that the VM is about to be created; raises as Ledger.mark_binding does."""
-        asked = self._clocks()
-        self._ledger.mark_binding(self._cluster, [self._vmid], self._holder)
+        asked = self.clocks()
+        self.ledger.mark_binding(self.cluster, [self.vmid], self.holder)
         self._proven = asked
 
     def note_birth(self, *, task: str = "", identity: Identity | None = None) -> None:
         """Keep what is known of the VM. Without it, another run knows the VM by less; so a failure does no harm."""
         with suppress(CollectionError):
-            self._ledger.note_birth(self._cluster, self._vmid, self._holder, task=task, identity=identity)
+            self.ledger.note_birth(self.cluster, self.vmid, self.holder, task=task, identity=identity)
 
     def check(self) -> None:
         """Raise ReservationLost unless the reservation is still the holder's. Raises LedgerUnavailable if unknown."""
-        asked = self._clocks()
+        asked = self.clocks()
         if self._proven and all(0 <= now - then < PROOF_SECONDS for now, then in zip(asked, self._proven, strict=True)):
             return
-        if self._vmid not in self._ledger.renew(self._cluster, [self._vmid], self._holder):
-            raise ReservationLost.of(self._cluster, [self._vmid])
+        if self.vmid not in self.ledger.renew(self.cluster, [self.vmid], self.holder):
+            raise ReservationLost.of(self.cluster, [self.vmid])
         self._proven = asked

@@ -47,7 +47,7 @@ def folder_of(where: str | None) -> Path | None:
     if where == "none":
         return None
     in_file = where is None or not where.startswith(_POSTGRESQL_SCHEMES)
-    return (_path_of(where) if in_file else _default_path()).parent / "usage"
+    return _path_of(where if in_file else None).parent / "usage"
 
 
 def names_folder() -> Path | None:
@@ -84,7 +84,10 @@ def look_at_ledger(where: str | None) -> str:
 def _path_of(where: str | None) -> Path:
     """Return the path of a ledger in a file. Raises InvalidRequest and LedgerUnavailable."""
     if where is None or where == "default":
-        return _default_path()
+        state = os.environ.get("XDG_STATE_HOME", "")
+        # The XDG standard requires that a relative path is ignored.
+        folder = Path(state) if os.path.isabs(state) else _expand(Path("~/.local/state"))
+        return folder / "qemu_scheduler" / "reservations.db"
     # Some write three slashes before an absolute path and some four.
     is_url = where.startswith("sqlite:///")
     text = "/" + unquote(where.removeprefix("sqlite://")).lstrip("/") if is_url else where
@@ -96,13 +99,6 @@ def _path_of(where: str | None) -> Path:
             f"postgresql://user@host/database{got('reservations', where)}"
         )
     return path
-
-
-def _default_path() -> Path:
-    state = os.environ.get("XDG_STATE_HOME", "")
-    # The XDG standard requires that a relative path is ignored.
-    folder = Path(state) if os.path.isabs(state) else _expand(Path("~/.local/state"))
-    return folder / "qemu_scheduler" / "reservations.db"
 
 
 def _expand(path: Path) -> Path:

@@ -87,6 +87,13 @@ class PostgreSQLDatabase(Database):
         with self._turn:
             self._connection.close()
 
+    def read(self, sql: str, parameters: Parameters = ()) -> tuple[float, list[Row]]:
+        with self._turn, self._translate_errors():
+            cursor = self._start(_READ.format(sql=sql), parameters)
+            now = self._now(cursor.fetchall())
+            cursor.nextset()
+            return now, cursor.fetchall()
+
     def has_tables(self) -> bool:
         """Whether the tables have been created."""
         return self._has_tables(self.read(_HAS_TABLES)[1])
@@ -97,9 +104,9 @@ class PostgreSQLDatabase(Database):
             if not create:
                 return
             with self.transaction("") as transaction:
-                if not self._has_tables(transaction.fetch(_HAS_TABLES)):
+                if not self._has_tables(transaction.execute(_HAS_TABLES).fetchall()):
                     for statement in CREATE_TABLES:
-                        transaction.change(statement)
+                        transaction.execute(statement)
         check_version(self.read(SELECT_VERSION)[1], self.location)
         self._is_prepared = True
 
@@ -114,14 +121,8 @@ class PostgreSQLDatabase(Database):
             pass
         return self._now(cursor.fetchall())
 
-    def _execute(self, sql: str, parameters: Parameters) -> Cursor:
+    def _execute(self, sql: str, parameters: Parameters = (), /) -> Cursor:
         return self._connection.execute(_in_driver_style(sql), parameters or None)
-
-    def _read(self, sql: str, parameters: Parameters) -> tuple[float, list[Row]]:
-        cursor = self._start(_READ.format(sql=sql), parameters)
-        now = self._now(cursor.fetchall())
-        cursor.nextset()
-        return now, cursor.fetchall()
 
     def _now(self, rows: list[Row]) -> float:
         return self._clock() if self._clock is not None else float(rows[0][0])

@@ -41,11 +41,11 @@ class Holder:
     def here(cls) -> Holder:
         """Return a new holder for the calling process. Two calls give two holders."""
         pid = os.getpid()
-        return cls(platform.node(), pid, _process_space(), _start_time(pid) or "", secrets.token_hex(8))
+        return cls(platform.node(), pid, _space_of(pid), _start_time(pid) or "", secrets.token_hex(8))
 
     def is_dead(self) -> bool:
         """Whether the process has certainly ended. False also when it cannot be seen from here."""
-        if self.space != _process_space():
+        if self.space != _space_of(os.getpid()):
             return False
         try:
             os.kill(self.pid, 0)
@@ -60,10 +60,6 @@ class Holder:
         if not self.pid:
             return "an unknown process"
         return f"process {self.pid} on {self.host or 'an unnamed host'}"
-
-
-def _process_space() -> str:
-    return _space_of(os.getpid())
 
 
 @functools.cache  # a cycle asks for each reservation; a fork may be in another namespace than its parent
@@ -239,10 +235,16 @@ def from_row(row: Iterable[t.Any]) -> Reservation:
     """Return the reservation in a row of COLUMNS. Raises LedgerIncompatible when the row is invalid."""
     cluster, vmid, name, _holder_id, holder, phase, created, expires, resources = row
     try:
-        values = _mapping(json.loads(resources))
+        values = json.loads(resources)
+        if not isinstance(values, dict):
+            raise TypeError("expected a mapping")
+        if not isinstance(vmid, int):
+            raise TypeError("expected a number as VMID")
+        if phase not in t.get_args(Phase):
+            raise ValueError("expected a phase")
         return Reservation(
             cluster=cluster,
-            vmid=_vmid(vmid),
+            vmid=vmid,
             name=_text(name).partition(" ")[0] if values.get("per_node") else _text(name),
             node=_text(values["node"]),
             cores=_amount(values["cores"]),
@@ -261,15 +263,16 @@ def from_row(row: Iterable[t.Any]) -> Reservation:
             identity=from_data(Identity, values["identity"]) if values.get("identity") else None,
             task=_text(values.get("task", "")),
             per_node=bool(values.get("per_node")),
-            phase=_phase(phase),
+            phase=phase,
             holder=holder_from_text(holder),
             created=_amount(created),
             expires=_amount(expires),
         )
     except (ValueError, TypeError, KeyError, RecursionError) as exc:
         # If it were skipped, its resources would be allocated a second time.
+        reason = f"it lacks {exc}" if isinstance(exc, KeyError) else str(exc)
         raise LedgerIncompatible(
-            f"The ledger's reservation of VMID {vmid} on cluster '{cluster}' is invalid: {_reason(exc)}. "
+            f"The ledger's reservation of VMID {vmid} on cluster '{cluster}' is invalid: {reason}. "
             "When nothing is being created, remove the ledger's file, or drop its tables.",
             cluster=cluster,
             vmid=vmid,
@@ -294,12 +297,6 @@ def holder_from_text(text: str) -> Holder:
 # --- checks of stored values: other programs may have written anything ---
 
 
-def _mapping(value: t.Any) -> dict[str, t.Any]:
-    if not isinstance(value, dict):
-        raise TypeError("expected a mapping")
-    return value
-
-
 def _text(value: t.Any) -> str:
     if not isinstance(value, str):
         raise TypeError("expected a text")
@@ -313,23 +310,9 @@ def _amount(value: t.Any) -> t.Any:
     return value
 
 
-def _vmid(value: t.Any) -> int:
-    if not isinstance(value, int):
-        raise TypeError("expected a number as VMID")
-    return value
-
-
-def _phase(value: t.Any) -> Phase:
-    if value not in t.get_args(Phase):
-        raise ValueError("expected a phase")
-    return t.cast("Phase", value)
-
-
-def _reason(exc: Exception) -> str:
-    return f"it lacks {exc}" if isinstance(exc, KeyError) else str(exc)
-
-
 T = t.TypeVar("T")
+
+_type_hints = functools.cache(t.get_type_hints)
 
 
 def to_data(value: t.Any) -> t.Any:
@@ -349,13 +332,8 @@ def from_data(kind: type[T], data: t.Any) -> T:
     """
     if not isinstance(data, dict):
         raise TypeError(f"expected a mapping for {kind.__name__}")
-    hints = _hints(t.cast(t.Hashable, kind))
+    hints = _type_hints(t.cast(t.Hashable, kind))
     return kind(**{name: _value(hint, data[name]) for name, hint in hints.items() if name in data})
-
-
-@functools.cache
-def _hints(kind: t.Hashable) -> dict[str, t.Any]:
-    return t.get_type_hints(kind)
 
 
 def _value(hint: t.Any, data: t.Any) -> t.Any:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import tempfile
+import typing as t
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -24,7 +25,6 @@ from .database import (
     SELECT_VERSION,
     VERSION_TABLE,
     Clock,
-    Cursor,
     Database,
     Parameters,
     Row,
@@ -33,6 +33,14 @@ from .database import (
 
 # As long as a lease, and far longer than any transaction: a longer wait means that a process was stopped within one.
 _BUSY_TIMEOUT_SECONDS = 15.0
+
+# Transactions are begun and ended by statements only.
+_OPTIONS: dict[str, t.Any] = {
+    "timeout": _BUSY_TIMEOUT_SECONDS,
+    "isolation_level": None,
+    "check_same_thread": False,
+}
+_CREATE_TABLES = ";".join(("BEGIN IMMEDIATE", *CREATE_TABLES, "COMMIT"))
 
 _MOUNTS = Path("/proc/self/mountinfo")
 
@@ -56,28 +64,27 @@ class SQLiteDatabase(Database):
         self._file: tuple[int, int] | None = None
         with self._translate_errors():
             if path is None:
-                self._connection = _connect(":memory:")
-                _create_tables(self._connection)
+                self._connection = sqlite3.connect(":memory:", **_OPTIONS)
+                self._connection.executescript(_CREATE_TABLES)
             else:
                 self._connection, self._file = _open(path)
+        self._execute = self._connection.execute
         self._is_prepared = True
 
     def close(self) -> None:
         with self._turn:
             self._connection.close()
 
+    def read(self, sql: str, parameters: Parameters = ()) -> tuple[float, list[Row]]:
+        with self._turn, self._translate_errors():
+            self._check_file()
+            return self._clock(), self._execute(sql, parameters).fetchall()
+
     def _begin(self, cluster: str) -> float:
         # IMMEDIATE, as a transaction that begins with a read and writes later fails if another process wrote meanwhile.
-        self._connection.execute("BEGIN IMMEDIATE")
+        self._execute("BEGIN IMMEDIATE")
         self._check_file()
         return self._clock()
-
-    def _execute(self, sql: str, parameters: Parameters) -> Cursor:
-        return self._connection.execute(sql, parameters)
-
-    def _read(self, sql: str, parameters: Parameters) -> tuple[float, list[Row]]:
-        self._check_file()
-        return self._clock(), self._connection.execute(sql, parameters).fetchall()
 
     def _check_file(self) -> None:
         """Raise LedgerUnavailable when the path no longer leads to the file that is open here."""
@@ -154,7 +161,7 @@ def _open(path: Path) -> tuple[sqlite3.Connection, tuple[int, int] | None]:
         raise _on_network(path, file_system)
     file = _file_at(path)
     # Without `rw`, SQLite would create a new, empty file if the ledger was removed in this very moment.
-    connection = _connect(f"{path.as_uri()}?mode=rw")
+    connection = sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, **_OPTIONS)
     try:
         # With NORMAL, no transaction waits for the disk. In WAL mode, nothing is lost when a process dies, and at most
         # the last transactions when the machine fails; then the schedulers that wrote them have ended too.
@@ -173,17 +180,6 @@ def _file_at(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
-
-
-def _connect(database: str) -> sqlite3.Connection:
-    """Open a connection. Transactions are begun and ended by statements only."""
-    return sqlite3.connect(
-        database,
-        uri=database.startswith("file:"),
-        timeout=_BUSY_TIMEOUT_SECONDS,
-        isolation_level=None,
-        check_same_thread=False,
-    )
 
 
 def _check(connection: sqlite3.Connection, location: str) -> None:
@@ -223,18 +219,13 @@ def _create(path: Path) -> None:
     handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)  # its mode is 0600
     os.close(handle)
     try:
-        with closing(_connect(name)) as connection:
+        with closing(sqlite3.connect(name, **_OPTIONS)) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
-            _create_tables(connection)
+            connection.executescript(_CREATE_TABLES)
         with suppress(FileExistsError):
             os.link(name, path)
     finally:
         os.unlink(name)
-
-
-def _create_tables(connection: sqlite3.Connection) -> None:
-    for statement in ("BEGIN IMMEDIATE", *CREATE_TABLES, "COMMIT"):
-        connection.execute(statement)
 
 
 def network_file_system(path: Path, mounts: str | None = None) -> str | None:
@@ -251,14 +242,12 @@ def network_file_system(path: Path, mounts: str | None = None) -> str | None:
     found = Path("/"), ""
     for line in mounts.splitlines():
         mount, _separator, source = line.partition(" - ")
-        point = Path(_unescape(mount.split()[4]))
+        name = mount.split()[4]
+        for character in " \t\n\\":
+            # The kernel writes these as octal numbers: a space as \040.
+            name = name.replace(f"\\{ord(character):03o}", character)
+        point = Path(name)
         # Of two file systems mounted at the same point, the later one hides the other.
         if wanted.is_relative_to(point) and len(point.parts) >= len(found[0].parts):
             found = point, source.split()[0]
     return found[1] if found[1] in _NETWORK_FILE_SYSTEMS else None
-
-
-def _unescape(mount_point: str) -> str:
-    for character in " \t\n\\":
-        mount_point = mount_point.replace(f"\\{ord(character):03o}", character)
-    return mount_point

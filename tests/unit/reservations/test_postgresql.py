@@ -132,7 +132,7 @@ def test_server_that_vanishes_during_a_statement__is_given_up_by_the_kernel(empt
     with (
         over_tcp(empty_postgres) as url,
         open_ledger(url) as ledger,
-        socket.socket(fileno=os.dup(ledger._database._connection.fileno())) as connection,
+        socket.socket(fileno=os.dup(ledger.database._connection.fileno())) as connection,
     ):
         assert 0 < connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) < 20_000
 
@@ -170,7 +170,7 @@ def test_client_that_hangs_within_a_transaction__is_cut_off(empty_postgres: str)
 
         def hang() -> None:
             try:
-                with hung._database.transaction(CLUSTER):
+                with hung.database.transaction(CLUSTER):
                     inside.set()
                     over.wait(60)
             except LedgerUnavailable as exc:
