@@ -40,7 +40,8 @@ def note_cautions(
         if job.state is not State.DECIDED or job.decision is None:
             continue
         request = job.decision.request
-        job.warn(*ha_cautions(job.decision, placement.seen.snapshot.storages))
+        if request.ha is not None:
+            job.warn(*ha_cautions(job.decision, placement.seen.snapshot.storages))
         job.warn(*device_cautions(request))
         attached = {device.option: device.value for device in job.decision.devices}
         whole = config_with(base_of(request, job.entry), {**request.options, **attached})

@@ -18,7 +18,7 @@ from ..model import VMID_MAX, VMID_MIN, Identity
 from ..plans import Move, NodeCourse, Plan
 from ..proxmox.identity import as_json
 from ..proxmox.options.drift import ChangeSet
-from ..proxmox.options.table import vm_argument_spec
+from ..proxmox.options.table import VM_ARGUMENT_SPEC
 from ..proxmox.outcomes import allocations
 from .documents import (
     Check,
@@ -59,7 +59,7 @@ ACTIONS = (
 )
 
 HIDDEN = "********"
-_SECRET = frozenset(name for name, spec in vm_argument_spec().items() if spec.get("no_log"))
+_SECRET = frozenset(name for name, spec in VM_ARGUMENT_SPEC.items() if spec.get("no_log"))
 _NOT_SENT = frozenset({"host_groups", "host_vars"})
 """Options that change nothing in the cluster. Variables of hosts may be secret."""
 _CHOSEN = re.compile(r"ipconfig([12]?\d|3[01])|nameserver|searchdomain")

@@ -21,6 +21,7 @@ _CLOUD_INIT = frozenset(
     {"cicustom", "cipassword", "citype", "ciupgrade", "ciuser", "nameserver", "searchdomain", "sshkeys"}
 )
 _ADDRESSES = "ipconfig"
+_NUMBERS = ("memory", "balloon", "cores", "sockets", "vcpus")
 
 DEFAULTS: Config = MappingProxyType({"bios": "seabios", "memory": 512, "cores": 1, "sockets": 1})
 
@@ -60,8 +61,7 @@ def check_new(options: Config) -> None:
 
 
 def unread_cloud_init(config: Config, requested: Collection[str]) -> dict[str, str]:
-    """Return why the guest never gets some of the requested cloud-init data, by option. config is all that the VM has.
-    """
+    """Return why the guest never gets some of the requested cloud-init data, by option. config is all that the VM has."""
     data = [key for key in sorted(requested) if config.get(key) and (key in _CLOUD_INIT or key.startswith(_ADDRESSES))]
     if not any(is_drive(slot) and _holds_cloudinit(slot, value) for slot, value in config.items()):
         return dict.fromkeys(data, "the VM has no cloud-init drive; add one, for example ide2: STORAGE:cloudinit")
@@ -78,13 +78,15 @@ def cloud_init_data(config: Config, changed: Collection[str]) -> list[str]:
 
 def _rules(config: Config) -> Iterator[Sequence[tuple[str, str]]]:
     """Each contradiction, as the options that it is between, the one to correct first, with what is wrong with each."""
-    memory, balloon = _number(config, "memory"), _number(config, "balloon")
+    texts = {key: str(config.get(key)).removeprefix("current=") for key in _NUMBERS}
+    # Memory may be no number in some configs.
+    numbers = {key: int(text) for key, text in texts.items() if text.isascii() and text.isdecimal()}
+    memory, balloon, cores, sockets, vcpus = map(numbers.get, _NUMBERS)
     if memory is not None and balloon is not None and balloon > memory:
         yield (
             ("balloon", f"{balloon} is not valid, expected at most memory ({memory})"),
             ("memory", f"{memory} is not valid, expected at least balloon ({balloon})"),
         )
-    cores, sockets, vcpus = (_number(config, key) for key in ("cores", "sockets", "vcpus"))
     if cores is not None and sockets is not None and vcpus is not None and vcpus > cores * sockets:
         # Proxmox VE takes this, and cannot start the VM.
         yield (
@@ -98,12 +100,6 @@ def _rules(config: Config) -> Iterator[Sequence[tuple[str, str]]]:
     for slot in slots if len(slots) > 1 else ():
         others = ", ".join(other for other in slots if other != slot)
         yield ((slot, f"the cloud-init drive is at {others}, and Proxmox VE allows one only; request it there"),)
-
-
-def _number(config: Config, key: str) -> int | None:
-    """Return the number of an option; None if it is none, as memory may be in some configs."""
-    value = str(config.get(key)).removeprefix("current=")
-    return int(value) if value.isascii() and value.isdecimal() else None
 
 
 def _holds_cloudinit(slot: str, value: t.Any) -> bool:

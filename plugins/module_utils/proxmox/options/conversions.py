@@ -21,6 +21,7 @@ from .drives import Destroyed, Value, parse_drive
 from .property_strings import PropertyKind
 from .values import Secret, boolean, invalid, number, such_as
 
+_SEPARATORS = re.compile(r"[\s,;]+")
 _TAG = re.compile(r"[a-z0-9_][a-z0-9_+.-]*")
 # Options may stand before the type. The base64 text begins with the length of the type, of which the upper bytes are 0.
 _PUBLIC_KEY = re.compile(r"(?:^|\s)(?:sk-)?(?:ssh|ecdsa)-[\w.@-]+\s+AAAA[A-Za-z0-9+/]*={0,3}(?:\s|$)")
@@ -216,7 +217,7 @@ class Words(Conversion):
         """Return the words to join."""
         for word in words:
             if not word or re.search(r"[\s,;]", word):
-                parts = re.split(r"[\s,;]+", word.strip())
+                parts = _SEPARATORS.split(word.strip())
                 raise invalid(option, word, "a list of single words" + such_as(f"[{', '.join(parts)}]" if word else ""))
         return words
 
@@ -226,7 +227,7 @@ class Words(Conversion):
 
     @staticmethod
     def words(text: t.Any) -> list[str]:
-        return re.split(r"[\s,;]+", str(text).strip(" ,;"))
+        return _SEPARATORS.split(str(text).strip(" ,;"))
 
 
 class Tags(Words):
@@ -237,7 +238,7 @@ class Tags(Words):
         for tag in tags:
             if not _TAG.fullmatch(tag):
                 expected = "tags of letters, digits, _, -, + and ., the first a letter, a digit or _"
-                parts = re.split(r"[\s,;]+", tag)
+                parts = _SEPARATORS.split(tag)
                 raise invalid(option, tag, expected + (such_as(f"[{', '.join(parts)}]") if len(parts) > 1 else ""))
         return tags
 
@@ -248,7 +249,7 @@ class Tags(Words):
 def tags_of(text: t.Any) -> frozenset[str]:
     """Return the tags in a config, or in a row of C(/cluster/resources)."""
     # A create keeps them as they are written; a later change of the config sorts them and makes them lower-case.
-    return frozenset(filter(None, Tags.words(text or "")))
+    return frozenset(filter(None, _SEPARATORS.split(str(text or ""))))
 
 
 class Hotplug(Text):

@@ -168,7 +168,7 @@ def compare(
         missing = absent_boot_devices(wanted["boot"], (config.keys() | given) - found.unset)
         if missing:
             found.unappliable["boot"] = f"it names {', '.join(missing)}, which the VM does not have"
-    if media_of(found.parameters) and wanted.get("boot"):
+    if wanted.get("boot") and media_of(found.parameters):
         # Proxmox appends CD drives to the boot order when they get a medium, so set the order again.
         found.parameters.setdefault("boot", t.cast("str | int", wanted["boot"]))
     return found

@@ -127,7 +127,8 @@ def _compare_disk(drive: Drive, file: str, present: dict[str, str], move: DriveC
     kind = kind_of(drive.slot)
     size = size_in_config(present.pop("size", ""))
     wanted = {**present, **{key: value for key, value in drive.options.items() if key not in CREATION_ONLY}}
-    if _has_certificates(wanted, present):
+    if present.get(_MS_CERT) == "2023k" and wanted.get(_MS_CERT, "").startswith("2023"):
+        # Proxmox VE enrolls all certificates of 2023, and notes 2023k, whichever of their values it is given.
         wanted[_MS_CERT] = present[_MS_CERT]
     differ = not kind.same(wanted, present)
     kept = {key: value for key, value in wanted.items() if key != _MS_CERT}
@@ -148,13 +149,6 @@ def _compare_disk(drive: Drive, file: str, present: dict[str, str], move: DriveC
         resize=drive.size if grows else None,
         reasons=tuple(reasons),
     )
-
-
-def _has_certificates(wanted: Mapping[str, str], present: Mapping[str, str]) -> bool:
-    """Whether the certificates of 2023 are requested and enrolled: Proxmox VE enrolls all of them, and notes 2023k,
-    whichever of their values it is given.
-    """
-    return present.get(_MS_CERT) == "2023k" and wanted.get(_MS_CERT, "").startswith("2023")
 
 
 def _not_enrolled(wanted: Mapping[str, str]) -> list[str]:

@@ -187,7 +187,10 @@ def parse_drive(slot: str, value: t.Any) -> Drive:
     storage = storage_class = None
     if isinstance(value, Mapping):
         given = {str(key): each for key, each in value.items() if each is not None}
-        storage, storage_class = (_name(slot, key, given.pop(key, None)) for key in _PLACE)
+        for key in _PLACE:
+            if key in given and not _STORAGE.fullmatch(str(given[key])):
+                raise invalid(f"{slot}.{key}", given[key], f"the name of a {key.replace('_', ' ')}")
+        storage, storage_class = (str(given.pop(key)) if key in given else None for key in _PLACE)
         if slot.startswith("tpmstate"):
             given["version"] = "v" + str(given.get("version", "2.0")).removeprefix("v")
         options = kind.of(slot, given, also=_PLACE)
@@ -227,14 +230,6 @@ def parse_drive(slot: str, value: t.Any) -> Drive:
     )
     _check(drive, value)
     return drive
-
-
-def _name(slot: str, key: str, value: t.Any) -> str | None:
-    if value is None:
-        return None
-    if not _STORAGE.fullmatch(str(value)):
-        raise invalid(f"{slot}.{key}", value, f"the name of a {key.replace('_', ' ')}")
-    return str(value)
 
 
 def _check(drive: Drive, value: t.Any) -> None:

@@ -68,7 +68,8 @@ class Property:
             raise invalid(option, value, self.expected or "a text without commas")
         if self.valid is not None and not self.valid(text):
             raise invalid(option, value, self.expected)
-        check_length(option, text, self.longest)
+        if self.longest is not None:
+            check_length(option, text, self.longest)
         return text
 
 
@@ -89,8 +90,19 @@ class PropertyKind:
     example: str = ""
 
     def parse(self, option: str, text: str) -> dict[str, str]:
-        """Return the properties of a string in their normal form. Raises InvalidRequest."""
-        return self._collect(option, self._split(option, text))
+        """Return the properties of a string in their normal form. Raises InvalidRequest.
+
+        One part may lack the key, and has the default one then.
+        """
+        given = []
+        for part in filter(str.strip, text.split(",")):
+            key, equals, value = part.strip().partition("=")
+            if not equals:
+                if self.default_key is None:
+                    raise invalid(option, part, f"key=value{such_as(self.example)}")
+                key, value = self.default_key, key
+            given.append((key, value))
+        return self._collect(option, given)
 
     def read(self, text: str) -> dict[str, str]:
         """Return the properties of a string in a config. Unknown properties are kept as they are."""
@@ -125,11 +137,6 @@ class PropertyKind:
             parts.append(rest.pop(self.default_key))
         return ",".join([*parts, *(f"{key}={rest[key]}" for key in sorted(rest))])
 
-    def complete(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """Return the properties with the defaults of those that are absent."""
-        assumed = {key: each.default for key, each in self.properties.items() if each.default is not None}
-        return {**assumed, **properties}
-
     def keep_generated(self, wanted: Mapping[str, str], current: Mapping[str, str]) -> dict[str, str]:
         """Return the wanted properties, and those current ones that Proxmox generated and the request does not set."""
         kept = {
@@ -139,40 +146,31 @@ class PropertyKind:
 
     def same(self, wanted: Mapping[str, str], current: Mapping[str, str]) -> bool:
         """Whether both mean the same to Proxmox."""
-        return self.complete(self.keep_generated(wanted, current)) == self.complete(current)
-
-    def _split(self, option: str, text: str) -> list[tuple[str, str]]:
-        """Return the properties in a text, as (key, value). One part may lack the key, and has the default one then."""
-        given = []
-        for part in filter(str.strip, text.split(",")):
-            key, equals, value = part.strip().partition("=")
-            if not equals:
-                if self.default_key is None:
-                    raise invalid(option, part, f"key=value{such_as(self.example)}")
-                key, value = self.default_key, key
-            given.append((key, value))
-        return given
+        defaults = {key: each.default for key, each in self.properties.items() if each.default is not None}
+        return {**defaults, **self.keep_generated(wanted, current)} == {**defaults, **current}
 
     def _collect(self, option: str, given: list[tuple[str, t.Any]], also: tuple[str, ...] = ()) -> dict[str, str]:
-        """Return the properties in the form in which they are compared. Raises InvalidRequest."""
+        """Return the properties in the form in which they are compared. Raises InvalidRequest.
+
+        A key is the name of a property or its alias, or stands for a pair, such as the model and MAC of a card.
+        """
         properties: dict[str, str] = {}
         for key, value in given:
-            for name, each in self._resolve(option, key, value, also):
+            spellings = (self.aliases.get(name, name) for name in (key, key.replace("_", "-")))
+            named = next((name for name in spellings if name in self.properties), None)
+            if named is not None:
+                found = [(named, value)]
+            elif self.paired and key in self.properties[self.paired[0]].choices:
+                found = [(self.paired[0], key), (self.paired[1], value)]
+            else:
+                raise self._unknown(option, key, value, also)
+            for name, each in found:
                 if name in properties:
                     raise InvalidRequest(f"{option}: {name!r} is given twice", option=option)
                 properties[name] = self.properties[name].normalize(f"{option}.{name}", each)
         return properties
 
-    def _resolve(self, option: str, key: str, value: t.Any, also: tuple[str, ...]) -> list[tuple[str, t.Any]]:
-        """Return the properties that a key stands for: itself, its alias, or a pair such as the model and MAC of a
-        card.
-        """
-        for name in (key, key.replace("_", "-")):
-            name = self.aliases.get(name, name)
-            if name in self.properties:
-                return [(name, value)]
-        if self.paired and key in self.properties[self.paired[0]].choices:
-            return [(self.paired[0], key), (self.paired[1], value)]
+    def _unknown(self, option: str, key: str, value: t.Any, also: tuple[str, ...]) -> InvalidRequest:
         names = sorted({*self.properties, *also})
         known = f"{', '.join(names)}{such_as(self.example)}{hint(names, key)}"
-        raise invalid(option, f"{key}={value}", f"properties of {self.name}: {known}")
+        return invalid(option, f"{key}={value}", f"properties of {self.name}: {known}")

@@ -16,7 +16,7 @@ from ...errors import InvalidRequest
 from ...model import MIB, VMID_MAX, VMID_MIN, Decision, Request, Storage
 from .contradictions import check_contradictions, unread_cloud_init
 from .conversions import tags_of
-from .drives import Drive, Value
+from .drives import Drive
 from .kinds import CICUSTOM, CPU, HOSTPCI, IPCONFIG, NET, USB, VIRTIOFS, absent_boot_devices
 from .table import to_api
 from .values import invalid, number, such_as
@@ -32,6 +32,9 @@ _CONTEXT_KEYS = {
     "vmid_range": "vmid.qemu-scheduler/range",
     "vmid_regex": "vmid.qemu-scheduler/regex",
 }
+
+_ADDRESSES = "ipconfig"
+"""What the options with the addresses of cards begin with."""
 
 _GATEWAYS = {"gw": "ip", "gw6": "ip6"}
 """The address that each gateway belongs to."""
@@ -66,19 +69,23 @@ def vm_request(params: Mapping[str, t.Any]) -> Request:
     if params.get("state") != "absent":
         # What else the VM has or gets is not known yet.
         check_contradictions(options, {}, defaults={})
-        _check_gateways(options)
+        for option, value in options.items():
+            if option.startswith(_ADDRESSES):
+                _check_gateways(option, value)
+    vmid, cores_max = params.get("vmid"), pluggable_vcpus(options)
+    disks = [value.to_disk() for value in options.values() if isinstance(value, Drive)]
     return Request(
         name=_name(params),
-        vmid=_vmid(params.get("vmid")),
-        cores=int(t.cast(int, options.get("vcpus") or pluggable_vcpus(options))),
-        cores_max=pluggable_vcpus(options),
+        vmid=None if vmid is None else int(number("vmid", vmid, VMID_MIN, VMID_MAX, whole=True)),
+        cores=int(t.cast(int, options.get("vcpus") or cores_max)),
+        cores_max=cores_max,
         memory=int(t.cast(int, options.get("memory", 512))) * MIB,
-        disks=tuple(disk for drive in drives_of(options).values() if (disk := drive.to_disk()) is not None),
+        disks=tuple(disk for disk in disks if disk is not None),
         node=params.get("node"),
         node_regex=params.get("node_regex"),
         vmid_range=params.get("vmid_range"),
         vmid_regex=params.get("vmid_regex"),
-        context=_context(params),
+        context=_context(params) if params.get("context") else {},
         pool=params.get("pool"),
         running=params.get("state") in ("started", "restarted"),
         options=options,
@@ -154,7 +161,8 @@ def create_parameters(request: Request, decision: Decision) -> dict[str, str | i
 
 def import_resizes(request: Request) -> dict[str, int]:
     """Return the requested sizes (bytes) of imported drives, by slot. Proxmox creates them in the size of the image."""
-    return {slot: drive.size for slot, drive in drives_of(request.options).items() if drive.source and drive.size}
+    drives = {slot: value for slot, value in request.options.items() if isinstance(value, Drive)}
+    return {slot: drive.size for slot, drive in drives.items() if drive.source and drive.size}
 
 
 def drives_of(options: Mapping[str, t.Any]) -> dict[str, Drive]:
@@ -174,13 +182,9 @@ def _name(params: Mapping[str, t.Any]) -> str:
     return str(name)
 
 
-def _vmid(value: t.Any) -> int | None:
-    return None if value is None else int(number("vmid", value, VMID_MIN, VMID_MAX, whole=True))
-
-
 def _context(params: Mapping[str, t.Any]) -> dict[str, str]:
     """Return the context of a request, with the keys of qemu-scheduler. Raises InvalidRequest."""
-    given = {str(key): value for key, value in (params.get("context") or {}).items() if value is not None}
+    given = {str(key): value for key, value in params["context"].items() if value is not None}
     for key, value in given.items():
         if isinstance(value, (list, Mapping)):
             kind = "list" if isinstance(value, list) else "mapping"
@@ -206,18 +210,12 @@ def pluggable_vcpus(options: Mapping[str, t.Any]) -> int:
     return int(options.get("cores") or 1) * int(options.get("sockets") or 1)
 
 
-def _check_gateways(options: Mapping[str, Value]) -> None:
-    for card, properties in _cards(options):
-        for gateway, address in _GATEWAYS.items():
-            if gateway in properties and address not in properties:
-                raise invalid(card, options[card], f"{address} together with {gateway}{such_as(IPCONFIG.example)}")
-
-
-def _cards(options: Mapping[str, t.Any]) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Yield the cloud-init addresses of each network card."""
-    for key, value in options.items():
-        if key.startswith("ipconfig"):
-            yield key, IPCONFIG.read(str(value))
+def _check_gateways(card: str, value: t.Any) -> None:
+    """Raise InvalidRequest if a card's cloud-init addresses have a gateway without an address."""
+    properties = IPCONFIG.read(str(value))
+    for gateway, address in _GATEWAYS.items():
+        if gateway in properties and address not in properties:
+            raise invalid(card, value, f"{address} together with {gateway}{such_as(IPCONFIG.example)}")
 
 
 def option_cautions(wanted: Mapping[str, t.Any], config: Mapping[str, t.Any]) -> list[str]:
@@ -240,18 +238,26 @@ def option_cautions(wanted: Mapping[str, t.Any], config: Mapping[str, t.Any]) ->
     for reason in dict.fromkeys(gaps.values()):
         options = ", ".join(option for option, why in gaps.items() if why == reason)
         cautions.append(f"the guest does not get {options}: {reason}")
-    for card, properties in _cards(wanted):
-        for gateway, key in _GATEWAYS.items():
-            address = properties.get(key)
-            if gateway in properties and address in ("dhcp", "auto"):
-                cautions.append(
-                    f"{card} has {gateway} together with {key}={address}: Proxmox VE then configures no address on the "
-                    f"card; remove {gateway}"
-                )
-            elif gateway in properties and _is_off_link(properties[gateway], str(address)):
-                cautions.append(f"{card}: {gateway}={properties[gateway]} is not in the network of {key}={address}")
-        cautions += [f"{card}: {text}" for text in _unusable(properties.get("ip", ""))]
+    for option, value in wanted.items():
+        if option.startswith(_ADDRESSES):
+            cautions += _address_cautions(option, value)
     return cautions
+
+
+def _address_cautions(card: str, value: t.Any) -> Iterator[str]:
+    """Yield warnings about a card's cloud-init addresses."""
+    properties = IPCONFIG.read(str(value))
+    for gateway, key in _GATEWAYS.items():
+        address = properties.get(key)
+        if gateway in properties and address in ("dhcp", "auto"):
+            yield (
+                f"{card} has {gateway} together with {key}={address}: Proxmox VE then configures no address on the "
+                f"card; remove {gateway}"
+            )
+        elif gateway in properties and _is_off_link(properties[gateway], str(address)):
+            yield f"{card}: {gateway}={properties[gateway]} is not in the network of {key}={address}"
+    for text in _unusable(properties.get("ip", "")):
+        yield f"{card}: {text}"
 
 
 def _unusable(text: str) -> Iterator[str]:

@@ -192,9 +192,10 @@ _BY_PARAMETER = {option.api: option for option in VM_OPTIONS if not option.count
 _FAMILIES = {option.api: option for option in VM_OPTIONS if option.count}
 
 
-def vm_argument_spec() -> dict[str, t.Any]:
-    """Return the Ansible argument spec of all VM options, for the top level of a module or as suboptions."""
-    return {option.name: {"type": "dict"} if option.count else option.conversion.spec() for option in VM_OPTIONS}
+VM_ARGUMENT_SPEC: Mapping[str, dict[str, t.Any]] = {
+    option.name: {"type": "dict"} if option.count else option.conversion.spec() for option in VM_OPTIONS
+}
+"""The Ansible argument spec of all VM options, for the top level of a module or as suboptions."""
 
 
 def option_of(parameter: str) -> VMOption | None:
@@ -234,33 +235,28 @@ def to_api(params: Mapping[str, t.Any]) -> dict[str, Value]:
             api.update(_number(option, value))
         else:
             api[option.api] = option.conversion.to_api(option.name, value)
-            check_length(option.name, str(api[option.api]), option.longest)
-    _check_size(api)
+            if option.longest is not None:
+                check_length(option.name, str(api[option.api]), option.longest)
+    sizes = {name: len(quote(str(value))) for name, value in api.items()}
+    if sum(sizes.values()) > LONGEST_REQUEST:
+        raise _too_long(sizes)
     return api
 
 
-def _check_size(api: Mapping[str, Value]) -> None:
-    """Raise InvalidRequest if a request with these parameters is longer than any release of Proxmox takes it."""
-    sizes = {name: len(quote(str(value))) for name, value in api.items()}
-    size = sum(sizes.values())
-    if size > LONGEST_REQUEST:
-        largest = max(sizes, key=lambda name: sizes[name])
-        option = option_of(largest)
-        raise InvalidRequest(
-            f"{largest if option is None or option.count else option.name}: all options of a VM together take {size}"
-            f" bytes, most of them this one; Proxmox VE takes at most {LONGEST_REQUEST} in one request"
-        )
+def _too_long(sizes: Mapping[str, int]) -> InvalidRequest:
+    """Return the error for parameters of these sizes, which are more than any release of Proxmox takes in a request."""
+    largest = max(sizes, key=lambda name: sizes[name])
+    option = option_of(largest)
+    return InvalidRequest(
+        f"{largest if option is None or option.count else option.name}: all options of a VM together take "
+        f"{sum(sizes.values())} bytes, most of them this one; Proxmox VE takes at most {LONGEST_REQUEST} in one request"
+    )
 
 
 def _number(family: VMOption, value: t.Any) -> dict[str, Value]:
     """Return the API parameters of numbered options, such as net0 and net1. Raises InvalidRequest."""
-    expected = f"a mapping with keys {family.api}0 to {family.api}{family.count - 1}"
-    if family.count == 1:
-        expected = f"a mapping with the key {family.api}0"
-    if family.conversion.example:
-        expected += such_as(f"{{{family.api}0: {family.conversion.example!r}}}")
     if not isinstance(value, Mapping):
-        raise invalid(family.name, value, expected)
+        raise invalid(family.name, value, _expected_keys(family))
     api = {}
     for key, each in value.items():
         other = option_of(str(key))
@@ -268,7 +264,13 @@ def _number(family: VMOption, value: t.Any) -> dict[str, Value]:
             moved = f"; did you mean {other.name}: {{{key}: ...}}?" if other is not None and other.count else ""
             if str(key).isdecimal():
                 moved = f"; did you mean {family.api}{key}?"
-            raise invalid(f"{family.name}.{key}", each, expected + moved)
+            raise invalid(f"{family.name}.{key}", each, _expected_keys(family) + moved)
         if each is not None:
             api[str(key)] = family.conversion.to_api(str(key), each)
     return api
+
+
+def _expected_keys(family: VMOption) -> str:
+    keys = f"the key {family.api}0" if family.count == 1 else f"keys {family.api}0 to {family.api}{family.count - 1}"
+    example = family.conversion.example
+    return f"a mapping with {keys}" + (such_as(f"{{{family.api}0: {example!r}}}") if example else "")

@@ -57,9 +57,9 @@ def check_range(option: str, value: float, least: float, most: float = MOST) -> 
         raise InvalidRequest(f"{option}: {number_text(value)} is not possible, expected {least} to {most}")
 
 
-def check_length(option: str, text: str, longest: int | None) -> None:
+def check_length(option: str, text: str, longest: int) -> None:
     """Raise InvalidRequest if a text is longer than Proxmox takes it, counted in characters."""
-    if longest is not None and len(text) > longest:
+    if len(text) > longest:
         raise invalid(option, text, f"at most {longest} characters, and it has {len(text)}")
 
 

@@ -10,7 +10,7 @@ import typing as t
 from collections.abc import Mapping
 
 from ...proxmox.api.session import connection_argument_spec
-from ...proxmox.options.table import vm_argument_spec
+from ...proxmox.options.table import VM_ARGUMENT_SPEC
 from ...proxmox.options.values import check_seconds
 from .entries import GUARD_OPTIONS, STATES
 from .rules import GUEST_RULE_OPTIONS, RULE_OPTIONS
@@ -96,7 +96,7 @@ ONE_VM_OPTIONS: t.Final[Spec] = {
     "accept_unknown": {"type": "bool"},
     "limits": {"type": "str", "choices": ["enforce", "warn"]},
     "apply_pending": {"type": "str", "choices": ["never", "reboot"]},
-    **vm_argument_spec(),
+    **VM_ARGUMENT_SPEC,
     # where it may be
     **PLACEMENT_OPTIONS,
     **RULE_OPTIONS,

@@ -13,8 +13,8 @@ import yaml
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.doc_fragments.vm_options import ModuleDocFragment
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.table import (
+    VM_ARGUMENT_SPEC,
     VM_OPTIONS,
-    vm_argument_spec,
 )
 
 TOP: dict[str, t.Any] = yaml.safe_load(ModuleDocFragment.DOCUMENTATION)["options"]
@@ -32,7 +32,7 @@ def declared(documented: dict[str, t.Any]) -> dict[str, t.Any]:
 
 
 def test_every_option__is_documented_with_its_type_choices_and_default() -> None:
-    spec = {name: {key: each[key] for key in each if key != "no_log"} for name, each in vm_argument_spec().items()}
+    spec = {name: {key: each[key] for key in each if key != "no_log"} for name, each in VM_ARGUMENT_SPEC.items()}
     assert declared(TOP) == spec
 
 

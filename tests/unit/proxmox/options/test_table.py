@@ -14,10 +14,10 @@ import pytest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.drives import Drive
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.table import (
+    VM_ARGUMENT_SPEC,
     VM_OPTIONS,
     option_of,
     to_api,
-    vm_argument_spec,
 )
 
 
@@ -136,7 +136,7 @@ def test_wrong_value__is_refused_by_option_value_and_expectation(params: dict[st
 
 
 def test_spec__hides_the_password_and_nothing_else() -> None:
-    spec = vm_argument_spec()
+    spec = VM_ARGUMENT_SPEC
     assert [name for name, each in spec.items() if each.get("no_log")] == ["cipassword"]
 
 
