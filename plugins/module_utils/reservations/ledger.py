@@ -52,7 +52,7 @@ class ReservationLost(CollectionError):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Ledger:
     """The reservations of all clusters, and the lease on each cluster's scheduling cycle. Threads may share one.
 
@@ -188,7 +188,7 @@ class Ledger:
             )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LeasedCycle:
     """The right to decide about one cluster. Each call checks and prolongs its lease, or raises LeaseLost."""
 
@@ -346,7 +346,7 @@ def local_clocks() -> tuple[float, ...]:
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)), time.time()
 
 
-@dataclass
+@dataclass(eq=False)
 class Fence:
     """Proves, right before a write, that a reservation still belongs to its holder. Not safe for several threads.
 

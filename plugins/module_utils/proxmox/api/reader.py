@@ -12,6 +12,7 @@ import threading
 import typing as t
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 
 from ...errors import CollectionError
 
@@ -36,32 +37,31 @@ class Reader(t.Protocol):
         """Return the server's time (seconds since the epoch) at its latest answer; None if unknown."""
 
 
+@dataclass(frozen=True, eq=False)
 class ReadWhereTheyAre:
-    """A reader that reads guests on the nodes where they are, although the paths name others."""
+    """A reader that reads guests on the nodes where they are, by VMID, although the paths name others."""
 
-    def __init__(self, reader: Reader, nodes: Mapping[int, str]) -> None:
-        """nodes are where such guests are, by VMID."""
-        self._reader = reader
-        self._nodes = nodes
+    reader: Reader
+    nodes: Mapping[int, str]
 
     def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
         guest = _OF_GUEST.match(path)
-        node = None if guest is None else self._nodes.get(int(guest[2]))
+        node = None if guest is None else self.nodes.get(int(guest[2]))
         if guest is not None and node is not None:
             path = f"/nodes/{node}{guest[1]}{path[guest.end() :]}"
-        return self._reader.get(path, params, **more)
+        return self.reader.get(path, params, **more)
 
     def server_time(self) -> float | None:
-        return self._reader.server_time()
+        return self.reader.server_time()
 
 
+@dataclass(frozen=True, eq=False)
 class ReadOnce:
     """A reader that sends each request once and shares the answer between threads. For reads of one point in time."""
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-        self._lock = threading.Lock()
-        self._answers: dict[str, Future[t.Any]] = {}
+    reader: Reader
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _answers: dict[str, Future[t.Any]] = field(default_factory=dict, init=False)
 
     def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
         """Return the first answer for this path, or raise its error."""
@@ -71,14 +71,14 @@ class ReadOnce:
             if answer is None:
                 answer = Future()
                 try:
-                    answer.set_result(self._reader.get(path, params, **more))
+                    answer.set_result(self.reader.get(path, params, **more))
                 except CollectionError as error:
                     answer.set_exception(error)
                 self._answers[question] = answer
         return answer.result()
 
     def server_time(self) -> float | None:
-        return self._reader.server_time()
+        return self.reader.server_time()
 
 
 _THREADS = 8

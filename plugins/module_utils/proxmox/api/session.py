@@ -17,6 +17,7 @@ import threading
 import time
 import typing as t
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from ansible.module_utils.basic import env_fallback
 
@@ -29,6 +30,7 @@ from .shapes import WrongShape, check_shape, require_sane
 from .transport import Answer, Authentication, Host, Hosts, Transport
 
 
+@dataclass(eq=False)
 class Session:
     """API calls of one user to one cluster. Paths are those of the API documentation; results are the C(data) of the
     answers.
@@ -37,26 +39,17 @@ class Session:
 
     Attributes:
         user: the user as Proxmox names it in tasks (C(root@pam), C(op@pve!token)).
+        log_in: returns another authentication in place of one that the cluster no longer accepts.
+        before_write: called before each write. If it raises, the write is not sent.
     """
 
-    def __init__(
-        self,
-        api: Hosts,
-        user: str,
-        authentication: Authentication,
-        log_in: Callable[[], Authentication] | None = None,
-        before_write: Callable[[], None] | None = None,
-    ) -> None:
-        """log_in returns another authentication in place of one that the cluster no longer accepts. before_write is
-        called before each write. If it raises, the write is not sent.
-        """
-        self.user = user
-        self._before_write = before_write
-        self._api = api
-        self._authentication = authentication
-        self._log_in = log_in
-        self._logging_in = threading.Lock()
-        self._date: str | None = None
+    api: Hosts
+    user: str
+    authentication: Authentication
+    log_in: Callable[[], Authentication] | None = None
+    before_write: Callable[[], None] | None = None
+    _logging_in: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _date: str | None = field(default=None, init=False)
 
     @classmethod
     def connect(
@@ -76,9 +69,10 @@ class Session:
             AuthenticationFailed, ConnectionFailed, ApiError: the login failed.
         """
         user, password, secret = credentials(params)
-        api = Hosts(
-            hosts(params), Transport(verification(params), timeout(params)), sleep, params.get("connect_timeout")
-        )
+        port = params.get("api_port") or _DEFAULT_PORT
+        hosts = [_host(text.strip(), port) for text in _require(params, "api_host")]
+        transport = Transport(verification(params), _timeout(params))
+        api = Hosts(hosts, transport, sleep, params.get("connect_timeout"))
         require_libraries()
         if password is None:
             return cls(api, user, token_authentication(user, str(secret)), None, before_write)
@@ -91,12 +85,12 @@ class Session:
     @property
     def where(self) -> str:
         """The host that requests go to at present, as C(host:port)."""
-        return self._api.current.name
+        return self.api.current.name
 
     @property
     def requests_made(self) -> int:
         """The number of requests that this session has sent, including repeated ones and the login."""
-        return self._api.requests_made
+        return self.api.requests_made
 
     def server_time(self) -> float | None:
         """Return the server's time (seconds since the epoch) at its latest answer; None if no answer had one."""
@@ -125,11 +119,11 @@ class Session:
         """Return a session of the same user whose requests all end at a time of the monotonic clock. Nothing is called
         before its writes: it completes what was begun, also when the run has to end.
         """
-        return Session(self._api.until(ends), self.user, self._authentication, self._log_in)
+        return Session(self.api.until(ends), self.user, self.authentication, self.log_in)
 
     def close(self) -> None:
         """Close the kept connections; the session can still be used."""
-        self._api.close()
+        self.api.transport.close()
 
     def _call(self, method: str, path: str, params: Mapping[str, t.Any]) -> t.Any:
         """Send a request and return the data of its answer. An expired ticket is renewed once."""
@@ -137,24 +131,22 @@ class Session:
         sent = {
             key: int(value) if isinstance(value, bool) else value for key, value in params.items() if value is not None
         }
-        used = self._authentication
-        answer = self._exchange(method, path, sent, used)
-        if answer.status == 401 and self._log_in is not None:
+        # Only a read may be sent again.
+        repeatable = method == "GET"
+        renewed = False
+        while True:
+            if not repeatable and self.before_write is not None:
+                self.before_write()
+            used = self.authentication
+            answer = self.api.exchange(method, path, sent, used, repeatable=repeatable)
+            self._date = answer.date or self._date
+            if answer.status != 401 or self.log_in is None or renewed:
+                return _data(answer, method, path, sent, self.api.current.name, self.user)
             # The ticket has expired or was revoked, so nothing was done. Other threads may have noticed it as well.
             with self._logging_in:
-                if self._authentication is used:
-                    self._authentication = self._log_in()
-            answer = self._exchange(method, path, sent, self._authentication)
-        return _data(answer, method, path, sent, self.where, self.user)
-
-    def _exchange(self, method: str, path: str, sent: Mapping[str, t.Any], authentication: Authentication) -> Answer:
-        """Send a request and return the answer. Only a read may be sent again."""
-        repeatable = method == "GET"
-        if not repeatable and self._before_write is not None:
-            self._before_write()
-        answer = self._api.exchange(method, path, sent, authentication, repeatable=repeatable)
-        self._date = answer.date or self._date
-        return answer
+                if self.authentication is used:
+                    self.authentication = self.log_in()
+            renewed = True
 
 
 def _ticket(api: Hosts, user: str, sent: Mapping[str, str]) -> Mapping[str, t.Any]:
@@ -211,20 +203,18 @@ _SECRET = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 def connection_argument_spec() -> dict[str, dict[str, t.Any]]:
     """Return the Ansible argument spec of the connection options, with their environment variables."""
 
-    def option(variable: str, **spec: t.Any) -> dict[str, t.Any]:
-        return {"fallback": (env_fallback, [variable]), **spec}
-
-    return {
-        "api_host": option("PROXMOX_HOST", type="list", elements="str"),
-        "api_port": option("PROXMOX_PORT", type="int"),
-        "api_user": option("PROXMOX_USER", type="str"),
-        "api_password": option("PROXMOX_PASSWORD", type="str", no_log=True),
-        "api_token_id": option("PROXMOX_TOKEN_ID", type="str", no_log=False),
-        "api_token_secret": option("PROXMOX_TOKEN_SECRET", type="str", no_log=True),
-        "validate_certs": option("PROXMOX_VALIDATE_CERTS", type="bool", default=True),
-        "ca_path": option("PROXMOX_CA_PATH", type="path"),
-        "api_timeout": option("PROXMOX_TIMEOUT", type="int", default=_DEFAULT_TIMEOUT),
+    options: dict[str, tuple[str, dict[str, t.Any]]] = {
+        "api_host": ("PROXMOX_HOST", {"type": "list", "elements": "str"}),
+        "api_port": ("PROXMOX_PORT", {"type": "int"}),
+        "api_user": ("PROXMOX_USER", {"type": "str"}),
+        "api_password": ("PROXMOX_PASSWORD", {"type": "str", "no_log": True}),
+        "api_token_id": ("PROXMOX_TOKEN_ID", {"type": "str", "no_log": False}),
+        "api_token_secret": ("PROXMOX_TOKEN_SECRET", {"type": "str", "no_log": True}),
+        "validate_certs": ("PROXMOX_VALIDATE_CERTS", {"type": "bool", "default": True}),
+        "ca_path": ("PROXMOX_CA_PATH", {"type": "path"}),
+        "api_timeout": ("PROXMOX_TIMEOUT", {"type": "int", "default": _DEFAULT_TIMEOUT}),
     }
+    return {name: {"fallback": (env_fallback, [variable]), **spec} for name, (variable, spec) in options.items()}
 
 
 def contradicted_credentials(given: Mapping[str, t.Any], spec: Mapping[str, t.Any]) -> dict[str, None]:
@@ -309,12 +299,6 @@ def credentials(params: Mapping[str, t.Any]) -> tuple[str, str | None, str | Non
     return full, None, str(secret)
 
 
-def hosts(params: Mapping[str, t.Any]) -> list[Host]:
-    """Return the hosts in the order in which they are tried. Raises InvalidRequest."""
-    port = params.get("api_port") or _DEFAULT_PORT
-    return [_host(text.strip(), port) for text in _require(params, "api_host")]
-
-
 def endpoint_of(params: Mapping[str, t.Any]) -> tuple[str, int]:
     """Return the key of a cluster, from the connection options: its hosts and their port."""
     return ",".join(params["api_host"]), int(params.get("api_port") or _DEFAULT_PORT)
@@ -334,7 +318,7 @@ def verification(params: Mapping[str, t.Any]) -> bool | str:
     return text
 
 
-def timeout(params: Mapping[str, t.Any]) -> int:
+def _timeout(params: Mapping[str, t.Any]) -> int:
     """Return the seconds for one request. Raises InvalidRequest."""
     given = params.get("api_timeout")
     if given is None:

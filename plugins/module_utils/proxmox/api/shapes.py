@@ -9,7 +9,6 @@ here are converted. Keys, types of rows and paths that are not declared are not 
 
 from __future__ import annotations
 
-import functools
 import re
 import typing as t
 from collections.abc import Callable, Mapping
@@ -286,13 +285,8 @@ _SHAPES = [(re.compile(path.replace("*", "[^/]+")), kind) for path, kind in _PAT
 def check_shape(path: str, data: t.Any) -> t.Any:
     """Return the answer for a path with its figures as numbers. Raises WrongShape."""
     require_sane(data)
-    kind = _kind_of(path)
+    kind = next((kind for pattern, kind in _SHAPES if pattern.fullmatch(path)), None)
     return data if kind is None else kind(data)
-
-
-@functools.lru_cache(maxsize=1024)
-def _kind_of(path: str) -> Kind | None:
-    return next((kind for pattern, kind in _SHAPES if pattern.fullmatch(path)), None)
 
 
 def require_sane(data: t.Any) -> None:

@@ -18,7 +18,7 @@ import threading
 import time
 import typing as t
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...errors import ConnectionFailed
 from .answers import (
@@ -55,20 +55,20 @@ class Answer:
     date: str | None = None
 
 
+@dataclass(frozen=True, eq=False)
 class Transport:
     """Sends requests, also from many threads. Each request has its own connection; idle connections are reused.
 
-    Args:
+    Attributes:
         verify: whether certificates are verified, or the path of the trusted authorities.
         timeout: seconds for one request, from connecting to the last byte of its answer.
         ends: time of the monotonic clock at which every request ends, and no other one begins.
     """
 
-    def __init__(self, verify: bool | str, timeout: float, ends: float = float("inf")) -> None:
-        self._verify = verify
-        self._timeout = timeout
-        self._ends = ends
-        self._idle: collections.deque[_Connection] = collections.deque()
+    verify: bool | str
+    timeout: float
+    ends: float = float("inf")
+    _idle: collections.deque[_Connection] = field(default_factory=collections.deque, init=False)
 
     def send(
         self,
@@ -84,7 +84,7 @@ class Transport:
         connect_within: seconds to wait for the connection, at most the timeout.
         Raises the exceptions of C(requests).
         """
-        timeout = min(self._timeout, self._ends - time.monotonic())
+        timeout = min(self.timeout, self.ends - time.monotonic())
         if timeout <= 0:
             import requests
 
@@ -92,7 +92,7 @@ class Transport:
         try:
             connection = self._idle.pop()
         except IndexError:
-            connection = _Connection(self._verify)
+            connection = _Connection(self.verify)
         connection.ends = time.monotonic() + timeout
         in_body = method in ("POST", "PUT")
         try:
@@ -102,7 +102,7 @@ class Transport:
                 params=None if in_body else sent,
                 data=sent if in_body else None,
                 auth=authentication,
-                verify=self._verify,
+                verify=self.verify,
                 timeout=(min(connect_within, timeout), timeout),
                 allow_redirects=False,
                 stream=True,
@@ -119,7 +119,7 @@ class Transport:
 
     def until(self, ends: float) -> Transport:
         """Return another one whose requests all end at a time of the monotonic clock."""
-        return Transport(self._verify, self._timeout, ends)
+        return Transport(self.verify, self.timeout, ends)
 
     def close(self) -> None:
         """Close the idle connections. Later requests open new ones."""
@@ -146,8 +146,8 @@ class _Connection:
             context.check_hostname = False
             # The user requested this, and Ansible shows the warning as an output that should not be there.
             urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
-        context.sslsocket_class = _bounded_socket(lambda: self.ends)
-        pools = {"https": _bounded_pool(lambda: self.ends)}
+        context.sslsocket_class = _bounded_socket(self)
+        connection = self
 
         class Adapter(requests.adapters.HTTPAdapter):
             """Opens connections with bounded sockets, through proxies as well."""
@@ -157,7 +157,7 @@ class _Connection:
 
             def proxy_manager_for(self, *args: t.Any, **kwargs: t.Any) -> t.Any:
                 manager = super().proxy_manager_for(*args, **kwargs, ssl_context=context)
-                manager.pool_classes_by_scheme = {**manager.pool_classes_by_scheme, **pools}
+                manager.pool_classes_by_scheme = {**manager.pool_classes_by_scheme, "https": _bounded_pool(connection)}
                 return manager
 
         self.http = ProxmoxHttpSession()
@@ -180,8 +180,8 @@ def _read(response: t.Any) -> bytes:
     return bytes(body)
 
 
-def _bounded_socket(ends: t.Callable[[], float]) -> type[ssl.SSLSocket]:
-    """Return a class of sockets that time out when the monotonic clock reaches ends().
+def _bounded_socket(connection: _Connection) -> type[ssl.SSLSocket]:
+    """Return a class of sockets that time out when the connection ends.
 
     The timeout of C(requests) does not limit an answer: it applies to each read of the socket, and so restarts with
     each byte.
@@ -189,7 +189,7 @@ def _bounded_socket(ends: t.Callable[[], float]) -> type[ssl.SSLSocket]:
 
     class BoundedSocket(ssl.SSLSocket):
         def read(self, len: int = 1024, buffer: t.Any = None) -> t.Any:
-            left = ends() - time.monotonic()
+            left = connection.ends - time.monotonic()
             if left <= 0:
                 raise TimeoutError("The read operation timed out")
             self.settimeout(left)
@@ -198,8 +198,8 @@ def _bounded_socket(ends: t.Callable[[], float]) -> type[ssl.SSLSocket]:
     return BoundedSocket
 
 
-def _bounded_pool(ends: t.Callable[[], float]) -> type[t.Any]:
-    """Return a class of pools whose connections ask a proxy for a tunnel until ends(), at the longest.
+def _bounded_pool(connection: _Connection) -> type[t.Any]:
+    """Return a class of pools whose connections ask a proxy for a tunnel until the connection ends, at the longest.
 
     The answer of the proxy is read before there is a bounded socket, each byte with the whole timeout.
     """
@@ -212,7 +212,7 @@ def _bounded_pool(ends: t.Callable[[], float]) -> type[t.Any]:
                 with contextlib.suppress(OSError):
                     self.sock.shutdown(socket.SHUT_RDWR)
 
-            timer = threading.Timer(max(ends() - time.monotonic(), 0), give_up)
+            timer = threading.Timer(max(connection.ends - time.monotonic(), 0), give_up)
             timer.daemon = True
             timer.start()
             try:
@@ -242,40 +242,31 @@ class Host:
     base_url: str
 
 
+@dataclass(eq=False)
 class Hosts:
     """Sends requests to one of several hosts. May be used from many threads.
 
     If a host cannot be reached, or does not answer a read, the request goes to the next one. A write that may have
     reached a host is never sent again.
+
+    Attributes:
+        connect_within: until the first answer came, seconds to wait for a connection to each host, with fewer retries.
+            None: no difference before the first answer.
+        requests_made: the number of requests that were sent, including repeated ones.
     """
 
-    def __init__(
-        self,
-        hosts: Sequence[Host],
-        transport: Transport,
-        sleep: Callable[[float], None],
-        connect_within: float | None = None,
-    ) -> None:
-        """connect_within: until the first answer came, seconds to wait for a connection to each host, with fewer
-        retries. None: no difference before the first answer.
-        """
-        self._hosts = tuple(hosts)
-        self._transport = transport
-        self._sleep = sleep
-        self._connect_within = connect_within
-        self._lock = threading.Lock()
-        self._position = 0
-        self._requests_made = 0
+    hosts: Sequence[Host]
+    transport: Transport
+    sleep: Callable[[float], None]
+    connect_within: float | None = None
+    requests_made: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _position: int = field(default=0, init=False)
 
     @property
     def current(self) -> Host:
         """The host that requests go to at present."""
-        return self._hosts[self._position]
-
-    @property
-    def requests_made(self) -> int:
-        """The number of requests that were sent, including repeated ones."""
-        return self._requests_made
+        return self.hosts[self._position]
 
     def exchange(
         self,
@@ -293,22 +284,22 @@ class Hosts:
         import requests
 
         pauses = list(READ_AGAIN_AFTER) if repeatable else []
-        if self._connect_within is not None:
+        if self.connect_within is not None:
             pauses = pauses[:1]
-        others = len(self._hosts) - 1
+        others = len(self.hosts) - 1
         while True:
             host = self.current
             with self._lock:
-                self._requests_made += 1
-            within = self._connect_within or (_CONNECT_WITHIN if others else float("inf"))
+                self.requests_made += 1
+            within = self.connect_within or (_CONNECT_WITHIN if others else float("inf"))
             failure: ConnectionFailed | None = None
             try:
-                answer = self._transport.send(method, host.base_url + path, sent, authentication, within)
+                answer = self.transport.send(method, host.base_url + path, sent, authentication, within)
             except requests.exceptions.RequestException as error:
                 failure = failure_of_exception(error, method, path, host.name, repeatable=repeatable)
                 again, elsewhere = worth_another_read(error), not isinstance(failure, AnswerLost)
             else:
-                self._connect_within = None
+                self.connect_within = None
                 again = answer.status in WORTH_ANOTHER_READ
                 elsewhere = repeatable and answer.status in AT_ANOTHER_HOST
                 if answer.status == CONNECTION_TO_NODE_FAILED:
@@ -318,7 +309,7 @@ class Hosts:
                 others -= 1
                 self._pass_over(host)
             elif pauses and again:
-                self._sleep(pauses.pop(0))
+                self.sleep(pauses.pop(0))
             elif failure is not None:
                 raise failure from None
             else:
@@ -327,13 +318,10 @@ class Hosts:
     def until(self, ends: float) -> Hosts:
         """Return another one, which starts at the current host, and whose requests all end at a monotonic time."""
         first = self._position
-        return Hosts((*self._hosts[first:], *self._hosts[:first]), self._transport.until(ends), self._sleep)
-
-    def close(self) -> None:
-        self._transport.close()
+        return Hosts((*self.hosts[first:], *self.hosts[:first]), self.transport.until(ends), self.sleep)
 
     def _pass_over(self, host: Host) -> None:
         with self._lock:
             # Unless another thread has done so.
             if self.current == host:
-                self._position = (self._position + 1) % len(self._hosts)
+                self._position = (self._position + 1) % len(self.hosts)
