@@ -137,12 +137,14 @@ def settle(
     doubts = _doubts(reader, snapshot, auditor)
     snapshot = dataclasses.replace(snapshot, migrating=doubts.migrating)
     listed = {guest.vmid for guest in snapshot.guests}
-    trusted = _trusted_vmids(snapshot, known, doubts)
-    snapshot = _with_statuses(snapshot, {vmid: doubts.statuses.get(vmid) for vmid in trusted if known[vmid].proven})
+    trusted = _trusted_vmids(snapshot, known, doubts) if known else frozenset()
+    statuses = {vmid: status for vmid in trusted if known[vmid].proven and (status := doubts.statuses.get(vmid))}
+    if statuses:
+        snapshot = _with_statuses(snapshot, statuses)
     doubtful = (doubts.vmids | listed & known.keys()) - trusted
     if not (doubtful or doubts.places):
         # Nothing has changed recently.
-        return _with_paused(snapshot, doubts.paused)
+        return _with_paused(snapshot, doubts.paused) if doubts.paused else snapshot
     awaited = doubtful - {vmid for vmid, guest in known.items() if not guest.whole}
     online = frozenset(node.name for node in snapshot.nodes if node.online)
     places = {(guest.node, guest.kind) for guest in snapshot.guests if guest.vmid in doubtful} | doubts.places
@@ -202,7 +204,13 @@ def _doubts(reader: Reader, snapshot: Snapshot, auditor: bool | None) -> _Doubts
     told = _vmids_of(recent, _TELLING)
     deleted = _vmids_of(recent, _DELETING)
     cloning = any(task["type"] in CLONING for task in recent)
-    unfinished = {guest.vmid for guest in snapshot.guests if _is_unfinished(guest) or (cloning and guest.name is None)}
+    # A missing name alone is no sign: a VM may have none. Missing sizes are: a clone that was listed before it had its
+    # config keeps the sizes of that moment for a while, and no task names it.
+    unfinished = {
+        guest.vmid
+        for guest in snapshot.guests
+        if guest.memory <= 0 or guest.cores <= 0 or guest.lock in BEING_MADE or (cloning and guest.name is None)
+    }
     listed = {guest.vmid for guest in snapshot.guests}
     places = _places_of_new_guests(recent, listed)
     doubtful = told | unfinished
@@ -214,7 +222,8 @@ def _doubts(reader: Reader, snapshot: Snapshot, auditor: bool | None) -> _Doubts
 
 
 def _vmids_of(tasks: Iterable[Row], types: Set[str]) -> frozenset[int]:
-    return frozenset(vmid for task in tasks if task["type"] in types and (vmid := _vmid_of(task)) is not None)
+    found = (whole_number(task.get("id")) for task in tasks if task["type"] in types)
+    return frozenset(vmid for vmid in found if vmid is not None)
 
 
 def _status_after(tasks: Sequence[Row], vmid: int, *, cloning: bool) -> str | None:
@@ -223,7 +232,7 @@ def _status_after(tasks: Sequence[Row], vmid: int, *, cloning: bool) -> str | No
     A VM without a task of its own counts as a new clone, and so as stopped, if anything was cloned recently: tasks that
     clone do not name the new VM.
     """
-    own = [task for task in tasks if task["type"] in _TELLING and _vmid_of(task) == vmid]
+    own = [task for task in tasks if task["type"] in _TELLING and whole_number(task.get("id")) == vmid]
     if not own:
         return "stopped" if cloning else None
     if any(task["type"] not in _LEAVING or task.get("status") != "OK" for task in own):
@@ -238,9 +247,9 @@ def _began(task: Row) -> tuple[float, bool]:
     return float(task.get("starttime") or 0), task["type"] != "qmcreate"
 
 
-def _with_statuses(snapshot: Snapshot, statuses: Mapping[int, str | None]) -> Snapshot:
+def _with_statuses(snapshot: Snapshot, statuses: Mapping[int, str]) -> Snapshot:
     guests = (
-        dataclasses.replace(guest, status=status) if (status := statuses.get(guest.vmid)) else guest
+        dataclasses.replace(guest, status=statuses[guest.vmid]) if guest.vmid in statuses else guest
         for guest in snapshot.guests
     )
     return dataclasses.replace(snapshot, guests=tuple(guests))
@@ -257,7 +266,7 @@ def _with_paused(snapshot: Snapshot, paused: Set[int]) -> Snapshot:
 
 def _may_be_paused(tasks: Sequence[Row], vmid: int) -> bool:
     """Whether the latest task that switched a VM may be one that paused it; starts are whole seconds."""
-    own = [task for task in tasks if task["type"] in _SWITCHING and _vmid_of(task) == vmid]
+    own = [task for task in tasks if task["type"] in _SWITCHING and whole_number(task.get("id")) == vmid]
     newest = max((_began(task) for task in own), default=None)
     return any(task["type"] == "qmpause" and _began(task) == newest for task in own)
 
@@ -290,14 +299,9 @@ def _places_of_new_guests(tasks: Sequence[Row], listed: Set[int]) -> Iterator[Pl
     """Yield the places where tasks make or have made guests that are not listed, or that the tasks do not name."""
     for task in tasks:
         succeeding = "endtime" not in task or str(task.get("status")).startswith(("OK", "WARNINGS"))
-        unlisted = task["type"] in _CREATING and _vmid_of(task) not in listed
+        unlisted = task["type"] in _CREATING and whole_number(task.get("id")) not in listed
         if succeeding and (unlisted or task["type"] in CLONING):
             yield task["node"], "lxc" if task["type"].startswith("vz") else "qemu"
-
-
-def _vmid_of(task: Row) -> int | None:
-    """Return the VMID that a task is about; for a clone, that of its source."""
-    return whole_number(task.get("id"))
 
 
 def _tasks(reader: Reader) -> list[Row]:
@@ -321,12 +325,6 @@ def _recent(tasks: Sequence[Row], now: float | None) -> list[Row]:
     if now is None:
         now = max((float(task.get("endtime") or task.get("starttime") or 0) for task in tasks), default=0.0)
     return [task for task in tasks if "endtime" not in task or now - float(task["endtime"]) <= _LATE_FOR]
-
-
-def _is_unfinished(guest: Guest) -> bool:
-    # A missing name alone is no sign: a VM may have none. Missing sizes are: a clone that was listed before it had its
-    # config keeps the sizes of that moment for a while, and no task names it.
-    return guest.memory <= 0 or guest.cores <= 0 or guest.lock in BEING_MADE
 
 
 def _read_lists(reader: Reader, places: Iterable[Place]) -> dict[Place, list[Guest]]:

@@ -24,6 +24,9 @@ Row = Mapping[str, t.Any]
 
 GUEST_KINDS = frozenset({"qemu", "lxc"})
 
+MARK = "drained-node-"
+"""What the names of the pools begin with that mark nodes as drained."""
+
 RUNNING = {"postmigrate": "running"}
 """Statuses of running VMs: Proxmox reports this one until some seconds after a live migration."""
 
@@ -81,7 +84,7 @@ def guest_of_row(row: Row) -> Guest:
 
 def mark_of(node: str) -> str:
     """Return the name of the pool that marks a node as drained."""
-    return f"drained-node-{node}"
+    return f"{MARK}{node}"
 
 
 def storage_of_row(row: Row) -> Storage:
@@ -124,23 +127,18 @@ def read_next_id(reader: Reader) -> NextId:
     except (PermissionDenied, NotRecorded):
         options = None
     if isinstance(options, Mapping) and is_unfiltered(options):
-        return bounds_of(options.get("next-id"))
+        setting = options.get("next-id")
+        # Its values are strings and its upper bound is exclusive; a lower bound below 100 counts as 100.
+        bounds = setting if isinstance(setting, Mapping) else {}
+        lower = max(VMID_MIN, int(bounds.get("lower") or VMID_MIN))
+        upper = min(VMID_MAX, int(bounds.get("upper") or _DEFAULT_UPPER) - 1)
+        return NextId(lower, upper, auditor=True)
     return _without_options(reader, auditor=False if options is not None else None)
 
 
 def is_unfiltered(options: Mapping[str, object]) -> bool:
     """Whether an answer of C(/cluster/options) is complete: without Sys.Audit it has only settings of tags."""
     return "mac_prefix" in options or "next-id" in options
-
-
-def bounds_of(setting: object) -> NextId:
-    """Return the bounds of a C(next-id) setting. Its values are strings and its upper bound is exclusive; a lower bound
-    below 100 counts as 100.
-    """
-    bounds = setting if isinstance(setting, Mapping) else {}
-    lower = max(VMID_MIN, int(bounds.get("lower") or VMID_MIN))
-    upper = min(VMID_MAX, int(bounds.get("upper") or _DEFAULT_UPPER) - 1)
-    return NextId(lower, upper, auditor=True)
 
 
 def _without_options(reader: Reader, auditor: bool | None) -> NextId:

@@ -20,10 +20,10 @@ from .named_volumes import read_volumes
 from .nodes import with_bridges, with_cpu_flags, with_cpu_types, with_pressure
 from .rows import (
     GUEST_KINDS,
+    MARK,
     NextId,
     Row,
     guest_of_row,
-    mark_of,
     node_of_row,
     read_next_id,
     read_rows,
@@ -99,7 +99,17 @@ def read_settled(
 
 def complete_snapshot(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
     """Return a settled snapshot with the subjects in needs read and added."""
-    nodes = _nodes_with(reader, snapshot.nodes, needs)
+    nodes = snapshot.nodes
+    if needs.maintenance and any(node.ha_managed for node in nodes):
+        nodes = with_maintenance(reader, nodes)
+    for is_needed, add in (
+        (needs.bridges, with_bridges),
+        (needs.cpu_types, with_cpu_types),
+        (needs.cpu_flags, with_cpu_flags),
+        (needs.pressure, with_pressure),
+    ):
+        if is_needed:
+            nodes = add(reader, nodes)
     snapshot = replace(snapshot, nodes=nodes)
     if needs.new_bytes:
         snapshot = replace(snapshot, storages=with_available(reader, nodes, snapshot.storages, needs.new_bytes))
@@ -107,13 +117,7 @@ def complete_snapshot(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snaps
         nodes = with_named(reader, nodes, snapshot.storages, needs.named)
         snapshot = replace(snapshot, nodes=nodes)
     if needs.ha_rules:
-        rules, unknown = read_ha_rules(reader), dict[int, str]()
-        if needs.ha_resources is True:
-            rules, unknown = with_resources(reader, rules)
-        elif needs.ha_resources and depend_on_failback(rules):
-            rules, unknown = with_resources(reader, rules)
-            snapshot = replace(snapshot, nodes=with_maintenance(reader, snapshot.nodes))
-        snapshot = replace(snapshot, ha_rules=rules, unknown_of_ha=unknown)
+        snapshot = _with_ha_rules(reader, snapshot, needs)
     if needs.volumes:
         snapshot = replace(snapshot, volumes=read_volumes(reader, nodes, snapshot.storages, needs.volumes))
     if needs.devices is not None:
@@ -125,22 +129,15 @@ def complete_snapshot(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snaps
     return snapshot
 
 
-def _nodes_with(reader: Reader, nodes: tuple[Node, ...], needs: Needs) -> tuple[Node, ...]:
-    """Return the nodes with what is needed of them."""
-    if needs.maintenance and any(node.ha_managed for node in nodes):
-        nodes = with_maintenance(reader, nodes)
-    if not (needs.bridges or needs.cpu_types or needs.cpu_flags or needs.pressure):
-        return nodes
-
-    if needs.bridges:
-        nodes = with_bridges(reader, nodes)
-    if needs.cpu_types:
-        nodes = with_cpu_types(reader, nodes)
-    if needs.cpu_flags:
-        nodes = with_cpu_flags(reader, nodes)
-    if needs.pressure:
-        nodes = with_pressure(reader, nodes)
-    return nodes
+def _with_ha_rules(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
+    """Return the snapshot with the HA manager's rules and what is needed of its resources."""
+    rules, unknown = read_ha_rules(reader), dict[int, str]()
+    if needs.ha_resources is True:
+        rules, unknown = with_resources(reader, rules)
+    elif needs.ha_resources and depend_on_failback(rules):
+        rules, unknown = with_resources(reader, rules)
+        snapshot = replace(snapshot, nodes=with_maintenance(reader, snapshot.nodes))
+    return replace(snapshot, ha_rules=rules, unknown_of_ha=unknown)
 
 
 def identity(reader: Reader) -> str:
@@ -161,22 +158,19 @@ def identity(reader: Reader) -> str:
     for row in rows:
         if row.get("filename") == "pve-root-ca.pem" and _OWN_AUTHORITY in str(row.get("subject")):
             return IDENTIFIED_BY_AUTHORITY + str(row["fingerprint"]).replace(":", "").lower()[:_FINGERPRINT_DIGITS]
-    return ",".join(sorted(str(row["node"]) for row in _resources(reader) if row.get("type") == "node"))
-
-
-def _resources(reader: Reader) -> list[Row]:
-    rows: list[Row] = reader.get("/cluster/resources")
-    return rows
+    rows = reader.get("/cluster/resources")
+    return ",".join(sorted(str(row["node"]) for row in rows if row.get("type") == "node"))
 
 
 def _read(reader: Reader, needs: Needs) -> tuple[Snapshot, NextId]:
     """Read the cluster as its list shows it. A pool of a certain name marks a node as drained."""
-    rows = _resources(reader)
+    rows: list[Row] = reader.get("/cluster/resources")
     next_id = read_next_id(reader) if needs.next_id else NextId()
     pools = frozenset(str(row["pool"]) for row in rows if row.get("type") == "pool" and "pool" in row)
+    drained = {pool.removeprefix(MARK) for pool in pools if pool.startswith(MARK)}
     nodes = (node_of_row(row) for row in rows if row.get("type") == "node")
     snapshot = Snapshot(
-        nodes=tuple(replace(node, drained=True) if pools and mark_of(node.name) in pools else node for node in nodes),
+        nodes=tuple(replace(node, drained=True) if node.name in drained else node for node in nodes),
         guests=tuple(guest_of_row(row) for row in rows if row.get("type") in GUEST_KINDS),
         storages=tuple(storage_of_row(row) for row in rows if row.get("type") == "storage"),
         next_id=(next_id.lower, next_id.upper),
@@ -206,9 +200,18 @@ def with_available(
     cannot be read are not changed.
     """
     online = {node.name for node in nodes if node.online}
-    doubtful = [each for each in storages if each.node in online and _is_doubtful(each, size)]
-    if not doubtful:
-        return tuple(storages)
+    doubtful = []
+    for storage in storages:
+        holds_images = storage.active and storage.node in online and "images" in storage.content
+        free = storage.total - storage.used
+        fills = size * _LARGE_PART > free or free * _NEARLY_FULL < storage.total
+        if storage.type in FILE_SYSTEMS and holds_images and fills:
+            doubtful.append(storage)
+    return _with_space(reader, storages, doubtful) if doubtful else tuple(storages)
+
+
+def _with_space(reader: Reader, storages: Sequence[Storage], doubtful: list[Storage]) -> tuple[Storage, ...]:
+    """Return the storages, the doubtful ones with the space that their nodes call available."""
     doubtful.sort(key=lambda each: each.node)
     # The first node of each shared storage.
     shared = {each.name: each.node for each in reversed(doubtful) if each.shared}
@@ -223,13 +226,6 @@ def with_available(
 
     names = {(each.node, each.name) for each in doubtful}
     return tuple(corrected(each) if (each.node, each.name) in names else each for each in storages)
-
-
-def _is_doubtful(storage: Storage, size: int) -> bool:
-    if storage.type not in FILE_SYSTEMS or "images" not in storage.content or not storage.active:
-        return False
-    free = storage.total - storage.used
-    return size * _LARGE_PART > free or free * _NEARLY_FULL < storage.total
 
 
 def _available(reader: Reader, node: str) -> dict[str, int]:

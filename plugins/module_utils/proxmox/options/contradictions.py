@@ -61,7 +61,10 @@ def check_new(options: Config) -> None:
 
 
 def unread_cloud_init(config: Config, requested: Collection[str]) -> dict[str, str]:
-    """Return why the guest never gets some of the requested cloud-init data, by option. config is all that the VM has."""
+    """Return why the guest never gets some of the requested cloud-init data, by option.
+
+    config is all that the VM has.
+    """
     data = [key for key in sorted(requested) if config.get(key) and (key in _CLOUD_INIT or key.startswith(_ADDRESSES))]
     if not any(is_drive(slot) and _holds_cloudinit(slot, value) for slot, value in config.items()):
         return dict.fromkeys(data, "the VM has no cloud-init drive; add one, for example ide2: STORAGE:cloudinit")
