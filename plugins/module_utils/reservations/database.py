@@ -61,7 +61,6 @@ class Database(ABC):
 
     def __init__(self, location: str) -> None:
         self.location = location
-        self._is_prepared = False
         self._turn = threading.RLock()
 
     @contextmanager
@@ -72,11 +71,7 @@ class Database(ABC):
         """
         with self._turn, self._translate_errors():
             try:
-                transaction = Transaction(self._execute, self._begin(cluster))
-                if self._is_prepared:
-                    # Another version of the collection may have changed the tables meanwhile.
-                    check_version(self._execute(SELECT_VERSION).fetchall(), self.location)
-                yield transaction
+                yield Transaction(self._execute, self._begin(cluster))
                 self._execute("COMMIT")
             except BaseException:
                 # Raise the cause, not the failed rollback of a broken connection: the database rolls back by itself.
@@ -94,7 +89,10 @@ class Database(ABC):
 
     @abstractmethod
     def _begin(self, cluster: str) -> float:
-        """Begin a transaction that excludes others for the same cluster, and return the present time."""
+        """Begin a transaction that excludes others for the same cluster, and return the present time.
+
+        Raises LedgerIncompatible if another version of the collection has changed the tables meanwhile.
+        """
 
     @abstractmethod
     def _translate_errors(self) -> AbstractContextManager[None]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -15,7 +16,7 @@ from ..errors import CollectionError
 from ..model import Identity
 from .database import Database, Row, Transaction
 from .lease import Lease, acquire
-from .records import COLUMNS, UNEXPIRED, Durations, Holder, Phase, Reservation, from_row, has_expired, to_row
+from .records import COLUMNS, LASTS, UNEXPIRED, Durations, Holder, Phase, Reservation, from_row, has_expired, to_row
 
 _SELECT_RESERVATIONS = f"SELECT {COLUMNS} FROM qemu_scheduler_reservations WHERE cluster = ? ORDER BY vmid"
 _INSERT_RESERVATION = f"INSERT INTO qemu_scheduler_reservations ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -97,8 +98,7 @@ class Ledger:
     def reservations(self, cluster: str) -> list[Reservation]:
         """Return the present reservations, by VMID. Others may reserve more right after: decide within a cycle."""
         now, rows = self.database.read(_SELECT_RESERVATIONS, (cluster,))
-        unexpired = _read((row for row in rows if not has_expired(row, now)), now, self.durations)
-        return [reservation for reservation in unexpired if not reservation.has_ended(now)]
+        return _read((row for row in rows if not has_expired(row, now)), now, self.durations)[0]
 
     def mark_binding(self, cluster: str, vmids: Collection[int], holder: Holder) -> None:
         """Record that the create calls are about to be sent. From now on the reservations outlive their holder.
@@ -249,24 +249,34 @@ def _drop_ended(
     if rivals_of is not None:
         vmids, keys = {each.vmid for each in rivals_of}, {each.key for each in rivals_of}
         rows = [row for row in rows if row[1] in vmids or row[2] in keys]
-    everything = list(_read(rows, transaction.now, durations))
-    ended = {reservation.vmid for reservation in everything if reservation.has_ended(transaction.now)}
+    counting, ended = _read(rows, transaction.now, durations)
     _delete(transaction, cluster, ended)
-    return [reservation for reservation in everything if reservation.vmid not in ended]
+    return counting
 
 
-def _read(rows: Iterable[Row], now: float, durations: Durations) -> Iterator[Reservation]:
-    """Yield the reservations of rows; for those in the phase C(binding), set quiet, expired and forsaken.
+def _read(rows: Iterable[Row], now: float, durations: Durations) -> tuple[list[Reservation], list[int]]:
+    """Return the reservations that count, those in the phase C(binding) with quiet, expired and forsaken, and the VMIDs
+    of those that have ended.
 
-    A snapshot of the cluster that is read after these rows shows everything that a dead holder has sent.
+    If the holder died in the phase C(reserved), no VM will be created. In later phases the VM may exist or still be
+    created, and only the reservation shows its sizes: it counts until it is confirmed or expires. A snapshot of the
+    cluster that is read after these rows shows everything that a dead holder has sent.
     """
+    # Each process is looked at once: it may hold many reservations, and each look reads a file.
+    is_dead = functools.cache(Holder.is_dead)
+    counting, ended = [], []
     for row in rows:
         found = from_row(row)
+        dead = found.phase != "created" and found.holder is not None and is_dead(found.holder)
+        lasts = LASTS if found.phase == "binding" else 0.0
+        if now >= found.expires + lasts or (dead and found.phase == "reserved"):
+            ended.append(found.vmid)
+            continue
         if found.phase == "binding":
             quiet, expired = max(now - (found.expires - durations.reservation), 0.0), now >= found.expires
-            dead = found.holder is not None and found.holder.is_dead()
             found = replace(found, quiet=quiet, expired=expired, forsaken=expired or dead)
-        yield found
+        counting.append(found)
+    return counting, ended
 
 
 def _find_former(wanted: Reservation, present: Iterable[Reservation], now: float) -> Reservation | None:

@@ -40,8 +40,9 @@ _BEGIN = """
     SET LOCAL idle_in_transaction_session_timeout = '5s';
     SET LOCAL lock_timeout = '20s';
     SELECT pg_advisory_xact_lock({key});
-    SELECT extract(epoch FROM clock_timestamp())::double precision
+    SELECT extract(epoch FROM clock_timestamp())::double precision{version}
 """
+_WITH_VERSION = f", version FROM {VERSION_TABLE}"
 _READ = "SELECT extract(epoch FROM clock_timestamp())::double precision; {sql}"
 
 # Not `to_regclass`, which may still not find a table that another session has just created.
@@ -75,6 +76,7 @@ class PostgreSQLDatabase(Database):
         self._parameters = _parse(self._driver, url)
         super().__init__(_describe(self._parameters))
         self._clock = clock
+        self._is_prepared = False
         with self._translate_errors():
             self._connection = self._connect()
         try:
@@ -116,10 +118,15 @@ class PostgreSQLDatabase(Database):
 
     def _begin(self, cluster: str) -> float:
         digest = hashlib.blake2b(f"qemu_scheduler {cluster}".encode(), digest_size=8).digest()
-        cursor = self._start(_BEGIN.format(key=int.from_bytes(digest, "big", signed=True)))
+        key = int.from_bytes(digest, "big", signed=True)
+        # The version in the same request: while one goes to the server and back, others wait for the lease.
+        cursor = self._start(_BEGIN.format(key=key, version=_WITH_VERSION if self._is_prepared else ""))
         while cursor.nextset():
             pass
-        return self._now(cursor.fetchall())
+        rows = cursor.fetchall()
+        if self._is_prepared:
+            check_version([row[1:] for row in rows], self.location)
+        return self._now(rows)
 
     def _execute(self, sql: str, parameters: Parameters = (), /) -> Cursor:
         return self._connection.execute(_in_driver_style(sql), parameters or None)

@@ -85,6 +85,7 @@ def _start_time(pid: int) -> str | None:
 
 
 Phase = t.Literal["reserved", "binding", "created"]
+_PHASES = t.get_args(Phase)
 
 LASTS = 3600.0
 """Seconds for which an expired reservation in the phase C(binding) is kept: a clone or a migration continues without
@@ -168,16 +169,6 @@ class Reservation:
         """The name as far as it is unique in a cluster. A VM's name has no blanks."""
         return f"{self.name} on {self.node}" if self.per_node else self.name
 
-    def has_ended(self, now: float) -> bool:
-        """Whether the reservation no longer counts.
-
-        If the holder died in the phase C(reserved), no VM will be created. In later phases the VM may exist or still be
-        created, and only the reservation shows its sizes: it counts until it is confirmed or expires.
-        """
-        if now >= self.expires + (LASTS if self.phase == "binding" else 0.0):
-            return True
-        return self.phase == "reserved" and self.holder is not None and self.holder.is_dead()
-
 
 def move_name(vmid: int) -> str:
     """Return the name under which the move of a guest is reserved, which no VM can have."""
@@ -240,7 +231,7 @@ def from_row(row: Iterable[t.Any]) -> Reservation:
             raise TypeError("expected a mapping")
         if not isinstance(vmid, int):
             raise TypeError("expected a number as VMID")
-        if phase not in t.get_args(Phase):
+        if phase not in _PHASES:
             raise ValueError("expected a phase")
         return Reservation(
             cluster=cluster,

@@ -69,7 +69,6 @@ class SQLiteDatabase(Database):
             else:
                 self._connection, self._file = _open(path)
         self._execute = self._connection.execute
-        self._is_prepared = True
 
     def close(self) -> None:
         with self._turn:
@@ -84,6 +83,7 @@ class SQLiteDatabase(Database):
         # IMMEDIATE, as a transaction that begins with a read and writes later fails if another process wrote meanwhile.
         self._execute("BEGIN IMMEDIATE")
         self._check_file()
+        check_version(self._execute(SELECT_VERSION).fetchall(), self.location)
         return self._clock()
 
     def _check_file(self) -> None:
