@@ -53,7 +53,7 @@ def folder_of(where: str | None) -> Path | None:
 def names_folder() -> Path | None:
     """Return the folder for names that the inventory plugin has read on this host; None if this user has no home."""
     try:
-        return _default_path().parent / "names"
+        return _path_of(None).parent / "names"
     except LedgerUnavailable:
         return None
 
