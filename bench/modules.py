@@ -36,12 +36,13 @@ def measure(quick: bool) -> Section:
         notes=[
             f"Seconds are the median of {rounds}. Tasks run in check mode; the inventory is read by ansible-inventory.",
             f"Like it: what {PEER} has.",
+            "By used: all nodes but one are busy, so that the statistics of all their guests are read.",
         ],
     )
     lines: dict[str, list[tuple[float, float]]] = {}
     for nodes, guests_per_node in sizes:
         with controller(nodes, guests_per_node=guests_per_node, cores=128, memory=1_048_576) as ansible:
-            for cells in _of_cluster(ansible, rounds):
+            for cells in [*_of_cluster(ansible, rounds), _by_use(ansible, nodes, rounds)]:
                 guests = nodes * guests_per_node
                 table.rows.append([cells[0], nodes, guests, *cells[1:]])
                 lines.setdefault(str(cells[0]), []).append((float(guests), t.cast("float", cells[1])))
@@ -66,6 +67,15 @@ def _of_cluster(ansible: Controller, rounds: int) -> list[list[Cell]]:
             for name, with_ in planning.items()
         ),
     ]
+
+
+def _by_use(ansible: Controller, nodes: int, rounds: int) -> list[Cell]:
+    """Balance by use where all nodes but one are busy: what each of their guests used is read, and is not kept."""
+    for number in range(1, nodes):
+        ansible.cluster.set_node(f"pve{number}", load={"cpu": [0.8]})
+    options = {"balance": {"by": "used"}, "reservations": "none"}
+    measured = _run(ansible, f"{OURS}.cluster_rebalance", options, rounds)[1:]
+    return ["cluster_rebalance, by used", *measured, None, None, None]
 
 
 def _run(ansible: Controller, module: str, options: dict[str, t.Any], rounds: int) -> tuple[Run, float, int]:
