@@ -207,6 +207,8 @@ def add_described_guest(cluster: Cluster, entry: dict[str, Any]) -> Guest:
             setattr(guest, key, entry[key])
     guest.load = described(entry.get("load") or {}, cluster.clock.now())
     cluster.add_guest(guest)
+    # It has always been there.
+    guest.measured_since = 0.0
     if entry.get("pool"):
         cluster.access.pools[entry["pool"]]["vms"].add(vmid)
         cluster.access.changed()

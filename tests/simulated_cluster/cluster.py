@@ -176,6 +176,7 @@ class Cluster:
     def add_guest(self, guest: Guest) -> None:
         self.statistics_settle()
         self.bear(guest)
+        guest.measured_since = self.clock.now()
         self.guests[guest.vmid] = guest
         self.touch(guest)
 

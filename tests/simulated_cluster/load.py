@@ -75,7 +75,9 @@ def is_down(node: Node, time: float) -> bool:
 
 
 def guest_rows(cluster: Cluster, guest: Guest, timeframe: str) -> list[dict[str, Any]]:
-    """The answer of a guest. While it was off, only its size is known; while its node was, nothing."""
+    """The answer of a guest. While it was off, only its size is known; while its node was, and before it was made,
+    nothing.
+    """
     step, times = samples(cluster, timeframe)
     middles = [time - step / 2 for time in times]
     size = {"maxcpu": guest.maxcpu(cluster.nodes[guest.node].cores), "maxmem": guest.maxmem, "maxdisk": guest.maxdisk}
@@ -84,8 +86,10 @@ def guest_rows(cluster: Cluster, guest: Guest, timeframe: str) -> list[dict[str,
     pressures = _pressures(guest.load, middles, {}) if cluster.modern else [{} for _time in times]
     rows: list[dict[str, Any]] = []
     for time, cores, used, pressure in zip(times, cpu, memory, pressures, strict=True):
-        host = cluster.nodes.get(node_at(guest, time - step / 2))
-        if cores is None or used is None or (host is not None and is_down(host, time - step / 2)):
+        middle = time - step / 2
+        host = cluster.nodes.get(node_at(guest, middle))
+        unborn = middle < guest.measured_since
+        if unborn or cores is None or used is None or (host is not None and is_down(host, middle)):
             rows.append({"time": time})
         elif not guest.running:
             rows.append({"time": time, **size})
@@ -132,7 +136,7 @@ def _add(guest: Guest, node: Node, times: Sequence[float], cpu: list[float | Non
     used_cpu = guest.load.curve("cpu", times, guest.cpu_use)
     used_memory = guest.load.curve("memory", times, guest.memory_use)
     for number, time in enumerate(times):
-        here = not guest.left or node_at(guest, time) == node.name
+        here = time >= guest.measured_since and (not guest.left or node_at(guest, time) == node.name)
         host_cpu, host_memory = cpu[number], memory[number]
         if here and host_cpu is not None and host_memory is not None:
             cpu[number] = host_cpu + (used_cpu[number] or 0) * cores

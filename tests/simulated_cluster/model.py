@@ -183,6 +183,7 @@ class Guest:
     pid: int = 0
     load: Load = field(default_factory=Load)
     moved_at: float = 0.0
+    measured_since: float = 0.0
     left: list[tuple[float, str]] = field(default_factory=list)
     strays: set[str] = field(default_factory=set)
     half_mirrored: bool = False

@@ -110,6 +110,18 @@ def test_time_in_which_a_node_was_off__has_no_values(version: str) -> None:
         assert all((len(row) == 1) == (now - 1500 <= row["time"] - 30 < now - 600) for row in rows)
 
 
+def test_guest__is_not_known_before_it_existed() -> None:
+    cluster = made()
+    guest = cluster.guests[101]
+    guest.load.values, guest.measured_since = {"cpu": [0.8]}, cluster.clock.now() - 600
+
+    rows = guest_rows(cluster, guest, "hour")
+
+    assert {len(row) for row in rows[:-11]} == {1}
+    assert rows[-5]["cpu"] == 0.8
+    assert node_rows(cluster, cluster.nodes["pve1"], "hour")[10]["cpu"] == pytest.approx(0.1)
+
+
 def test_newest_sample__is_left_out_while_it_is_empty() -> None:
     for version, count in (("9.2", 59), ("8.4", 60)):
         cluster = made(version)

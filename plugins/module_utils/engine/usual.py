@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import typing as t
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -93,5 +94,6 @@ def _inherited_tags(request: Request, guests: Iterable[Guest]) -> frozenset[str]
     return next((guest.tags for guest in guests if guest.vmid == source), frozenset())
 
 
+@functools.lru_cache(maxsize=20_000)
 def _stem(name: str | None) -> str:
     return re.sub(r"\d+", "0", name or "")

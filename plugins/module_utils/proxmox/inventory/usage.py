@@ -42,7 +42,7 @@ from ...demand import (
     percentile,
 )
 from ...engine.texts import whole_number
-from ...engine.usual import with_demand
+from ...engine.usual import guests_like, with_demand
 from ...model import Guest, Node, Snapshot, demand_of
 from ..api.failures import UNREADABLE
 from ..api.reader import Reader, in_parallel
@@ -192,11 +192,16 @@ def with_demand_of(statistics: Statistics, snapshot: Snapshot, vmids: Collection
     timeframe = timeframe_for(DAY, reader)
     now = reader.server_time() or time.time()
     grid = grid_for(DAY, timeframe, now)
-    young = {guest.vmid for guest in snapshot.guests if guest.vmid > 0 and _is_young(guest)}
+    by_vmid = {guest.vmid: guest for guest in snapshot.guests}
+    young = {vmid for vmid, guest in by_vmid.items() if vmid > 0 and _is_young(guest)}
     running = [guest for guest in snapshot.guests if guest.running and (guest.vmid in vmids or guest.vmid in young)]
     curves = statistics.node_curves((node for node in snapshot.nodes if node.online), timeframe, grid, least=1)
     demands = statistics.demands(running, snapshot.guests, timeframe, grid)
     new = {vmid for vmid in young if CPU not in demands[vmid] or not is_known(demands[vmid][CPU].curve)}
+    measured = [guest for guest in snapshot.guests if guest.vmid not in new]
+    alike = {each.vmid: each for vmid in new for each in guests_like(by_vmid[vmid], measured) if each.vmid > 0}
+    unread = [guest for vmid, guest in alike.items() if vmid not in demands]
+    demands |= statistics.demands(unread, snapshot.guests, timeframe, grid)
     # What a node used does not show these guests.
     came = new | {each.vmid for each in (departures(reader, snapshot, now - YOUNG) if young - new else ())} & young
     known = [_with_usual(guest, {} if guest.vmid in new else demands.get(guest.vmid, {})) for guest in snapshot.guests]
@@ -208,7 +213,8 @@ def with_demand_of(statistics: Statistics, snapshot: Snapshot, vmids: Collection
         replace(node, demand=_rest(curves.get(node.name, {}), included.get(node.name, ()), grid))
         for node in snapshot.nodes
     )
-    guests = (_with_size(with_demand(guest, known)) if guest.vmid in came else guest for guest in known)
+    measured = [guest for guest in known if guest.vmid not in new]
+    guests = (_with_size(with_demand(guest, measured)) if guest.vmid in came else guest for guest in known)
     return replace(snapshot, nodes=nodes, guests=tuple(guests))
 
 
