@@ -152,7 +152,7 @@ def profiles() -> list[str]:
     built = build_profiles(builtin_registry())
     rows = []
     for name in NAMED:
-        scores = [f"{plugin.name} {built[name].weights[plugin.name]:g}" for plugin in built[name].plugins("scores")]
+        scores = [f"{plugin.name} {built[name].weights[plugin.name]:g}" for plugin in built[name].sections["scores"]]
         rows.append([f"`{name}`", ", ".join(scores)])
     return _table(["profile", "scores, with their weights"], rows)
 

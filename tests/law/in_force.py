@@ -51,8 +51,8 @@ def broken_by(
 
 def rules_in_force(profile: Profile) -> InForce:
     """The rules that a profile's plugins enforce, as data."""
-    filters = {plugin.name: plugin for plugin in profile.plugins("filters") if type(plugin) in BUILTIN}
-    reserves = profile.plugins("reserves")
+    filters = {plugin.name: plugin for plugin in profile.sections["filters"] if type(plugin) in BUILTIN}
+    reserves = profile.sections["reserves"]
     names = {plugin.name for plugin in reserves} if all(type(plugin) in BUILTIN for plugin in reserves) else set()
     guests = filters["GuestLimit"].config if "GuestLimit" in filters else {"max_guests": None, "tags": {}}
     policy = profile.policy

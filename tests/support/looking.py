@@ -17,7 +17,7 @@ def went_to(where: Scheduler, *requests: Request) -> list[str | None]:
 
 
 def allowed(outcome: Outcome) -> set[str]:
-    return {verdict.node for verdict in outcome.verdicts() if verdict.feasible}
+    return {verdict.node for verdict in outcome.verdicts() if verdict.status is None}
 
 
 def reasons(outcome: Outcome, plugin: str) -> dict[str, str | None]:

@@ -9,7 +9,8 @@ reports use it as well.
 
 from __future__ import annotations
 
-import abc
+import operator
+import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,7 +19,7 @@ from .cache import NodeInfo, of_hosts
 
 
 @dataclass(frozen=True, slots=True)
-class Limit(abc.ABC):
+class Limit:
     """How much of one resource of a node may be allocated.
 
     Attributes:
@@ -34,26 +35,29 @@ class Limit(abc.ABC):
     tags: Mapping[str, float] = field(default_factory=dict)
     include_stopped: bool = False
 
-    @abc.abstractmethod
-    def terms_of(self, hosts: Iterable[Node], request: Request | None = None) -> list[tuple[float, float]]:
+    own: t.ClassVar[operator.attrgetter[tuple[float, float | None, float | None]]]
+    """The size of a host, and the reserve and the ratio that it has of its own."""
+
+    def sizes_and_ratios(self, hosts: Iterable[Node], request: Request | None = None) -> list[tuple[float, float]]:
         """For each host its size minus the reserve, and the applicable overcommit ratio: the node's own, else that of
         the VM's pool, else the smallest of its tags, else ratio.
         """
+        reserved, ratio = self.reserved, self.ratio_of(request)
+        return [
+            (size - (reserved if own_reserve is None else own_reserve), ratio if own_ratio is None else own_ratio)
+            for size, own_reserve, own_ratio in map(self.own, hosts)
+        ]
 
-    def terms_on(self, nodes: Sequence[NodeInfo], request: Request) -> list[tuple[float, float]]:
+    def on_nodes(self, nodes: Sequence[NodeInfo], request: Request) -> list[tuple[float, float]]:
         """Return the same for the hosts of nodes."""
-        key = type(self), self.reserved, self._ratio(request)
-        return of_hosts(nodes, key, lambda hosts: self.terms_of(hosts, request))
-
-    def terms(self, host: Node, request: Request | None = None) -> tuple[float, float]:
-        """Return the same for one host."""
-        return self.terms_of((host,), request)[0]
+        key = type(self), self.reserved, self.ratio_of(request)
+        return of_hosts(nodes, key, lambda hosts: self.sizes_and_ratios(hosts, request))
 
     def allocatable(self, host: Node, request: Request | None = None) -> float:
         """What host may allocate in total to requests like this one; without a request, to VMs without pool
         and tags.
         """
-        size, ratio = self.terms(host, request)
+        ((size, ratio),) = self.sizes_and_ratios((host,), request)
         return ratio * size if size > 0 else 0.0
 
     def holds(self, amount: float, host: Node, request: Request | None = None) -> bool:
@@ -62,52 +66,30 @@ class Limit(abc.ABC):
         Compares the quotient with the ratio, to avoid rounding errors of the product: 1.15 times 100 is slightly below
         115.
         """
-        size, ratio = self.terms(host, request)
+        ((size, ratio),) = self.sizes_and_ratios((host,), request)
         return size > 0 and amount / size <= ratio
 
-    def ratio_of(self, request: Request) -> float | None:
-        """Return the ratio of the VM's pool or tags, None if they have none."""
+    def ratio_of(self, request: Request | None) -> float:
+        """Return the ratio for VMs like the request, on nodes without a ratio of their own."""
+        if request is None:
+            return self.ratio
         if request.pool is not None and request.pool in self.pools:
             return self.pools[request.pool]
-        return min((self.tags[tag] for tag in request.tags if tag in self.tags), default=None)
-
-    def _ratio(self, request: Request | None) -> float:
-        given = self.ratio_of(request) if request is not None and (self.pools or self.tags) else None
-        return self.ratio if given is None else given
+        return min((self.tags[tag] for tag in request.tags if tag in self.tags), default=self.ratio)
 
 
 class CPULimit(Limit):
     """The limit of vCPUs."""
 
     __slots__ = ()
-
-    def terms_of(self, hosts: Iterable[Node], request: Request | None = None) -> list[tuple[float, float]]:
-        """Return for each host its cores less the reserve, and the ratio."""
-        reserved, ratio = self.reserved, self._ratio(request)
-        return [
-            (
-                host.cores - (reserved if host.reserved_cores is None else host.reserved_cores),
-                ratio if host.cpu_ratio is None else host.cpu_ratio,
-            )
-            for host in hosts
-        ]
+    own = operator.attrgetter("cores", "reserved_cores", "cpu_ratio")
 
 
 class MemoryLimit(Limit):
     """The limit of memory, in bytes."""
 
     __slots__ = ()
-
-    def terms_of(self, hosts: Iterable[Node], request: Request | None = None) -> list[tuple[float, float]]:
-        """Return for each host its bytes less the reserve, and the ratio."""
-        reserved, ratio = self.reserved, self._ratio(request)
-        return [
-            (
-                host.memory - (reserved if host.reserved_memory is None else host.reserved_memory),
-                ratio if host.memory_ratio is None else host.memory_ratio,
-            )
-            for host in hosts
-        ]
+    own = operator.attrgetter("memory", "reserved_memory", "memory_ratio")
 
 
 @dataclass(frozen=True, slots=True)

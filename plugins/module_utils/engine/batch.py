@@ -15,6 +15,7 @@ from dataclasses import replace
 from ..errors import CollectionError, NoNodesAvailable, NoStorageAvailable
 from ..model import Decision, Request
 from .batch_cycle import all_permitted, schedule_all
+from .cache import assumed_guest
 from .framework.interface import QueueSortPlugin
 from .scheduling_cycle import Scheduler
 from .verdicts import Outcome
@@ -35,6 +36,8 @@ def place_batch(
     limits the search; None: the default. If it reaches the limit, the outcomes of VMs without a place are marked as
     exhausted.
     """
+    if not requests:
+        return []
     order = _packing_order(scheduler, requests)
     if order is not None:
         found = schedule_all(scheduler, [requests[position] for position in order], now, present)
@@ -49,9 +52,20 @@ def place_batch(
     outcomes = schedule_all(scheduler, requests, now, present)
     _note_turns(outcomes)
     homeless = {n for n, o in enumerate(outcomes) if isinstance(o.error, (NoNodesAvailable, NoStorageAvailable))}
-    hopeless = any(not outcomes[number].resolvable for number in homeless)
-    if not homeless or hopeless or len(outcomes) < 2:
-        return outcomes
+    if homeless and len(outcomes) > 1 and all(outcomes[number].resolvable for number in homeless):
+        _place_together(scheduler, outcomes, homeless, now, present, steps)
+    return outcomes
+
+
+def _place_together(
+    scheduler: Scheduler,
+    outcomes: list[Outcome],
+    homeless: Collection[int],
+    now: float,
+    present: Collection[Request],
+    steps: int | None,
+) -> None:
+    """Search places for all VMs, where those at some positions found none. Replaces the outcomes if all get a place."""
     placed = _decisions(outcomes)
     _undo_all(scheduler, placed)
     numbers = [number for number, o in enumerate(outcomes) if o.decision is not None or number in homeless]
@@ -65,13 +79,12 @@ def place_batch(
             _number_again(scheduler, found)
             for number, outcome in zip(numbers, found, strict=True):
                 outcomes[number] = outcome
-            return outcomes
+            return
         _undo_all(scheduler, _decisions(found))
     for decision in placed:
-        scheduler.cluster.assume(decision)
+        scheduler.cluster.assume(assumed_guest(decision))
     for number in homeless:
         outcomes[number].exhausted = exhausted
-    return outcomes
 
 
 def _packing_order(scheduler: Scheduler, requests: Sequence[Request]) -> list[int] | None:
@@ -83,30 +96,26 @@ def _packing_order(scheduler: Scheduler, requests: Sequence[Request]) -> list[in
     fit that way. Requests of one size keep their order.
     """
     profile = scheduler.profiles[scheduler.default_profile]
-    sorters: list[QueueSortPlugin] = profile.plugins("queue")
+    sorters: list[QueueSortPlugin] = profile.sections["queue"]
     if not (sorters and sorters[0].packs):
         return None
     nodes = [info.node for info in scheduler.cluster.nodes if info.node.online]
     cores = sum(profile.policy.cpu.allocatable(node) for node in nodes) or 1.0
     memory = sum(profile.policy.memory.allocatable(node) for node in nodes) or 1.0
     sizes = [max(request.cores / cores, request.memory / memory) for request in requests]
+    groups: list[tuple[int, ...]] = []
+    if any(request.affinity for request in requests):
+        # Few runs need the planner.
+        from .planner.items import requests_together
+
+        groups = requests_together(requests)
     keys = [(-size, position) for position, size in enumerate(sizes)]
-    for group in _that_share_a_node(requests):
+    for group in groups:
         room = sum(sizes[position] for position in group)
         for position in group:
             keys[position] = (-room, group[0])
     order = sorted(range(len(requests)), key=lambda position: (keys[position], -sizes[position]))
     return None if order == list(range(len(requests))) else order
-
-
-def _that_share_a_node(requests: Sequence[Request]) -> list[tuple[int, ...]]:
-    """Return the positions of the requests of each group whose VMs must be on one node."""
-    if not any(request.affinity for request in requests):
-        return []
-    # Few runs need the planner.
-    from .planner.items import requests_together
-
-    return requests_together(requests)
 
 
 def _note_turns(outcomes: Iterable[Outcome]) -> None:
@@ -126,11 +135,11 @@ def _number_again(scheduler: Scheduler, outcomes: Sequence[Outcome]) -> None:
     try:
         for decision in before:
             after.append(replace(decision, vmid=scheduler.pick_vmid(decision.request)))
-            scheduler.cluster.assume(after[-1])
+            scheduler.cluster.assume(assumed_guest(after[-1]))
     except CollectionError:
         _undo_all(scheduler, after)
         for decision in before:
-            scheduler.cluster.assume(decision)
+            scheduler.cluster.assume(assumed_guest(decision))
         return
     decided = (outcome for outcome in outcomes if outcome.decision is not None)
     for outcome, decision in zip(decided, after, strict=True):

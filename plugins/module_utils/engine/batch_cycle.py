@@ -13,14 +13,14 @@ from __future__ import annotations
 import itertools
 import operator
 import typing as t
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from ..errors import CollectionError, SchedulingGated
 from ..model import Request
 from .diagnosis import not_permitted
-from .framework.interface import PermitPlugin, QueueSortPlugin, Requests, concerns
+from .framework.interface import QueueSortPlugin, Requests
 from .framework.status import Code, Status
-from .guard import ask, call_plugin
+from .guard import ask, call_plugin, check_request
 from .queue import Batch, Queued
 from .scheduling_cycle import Scheduler
 from .verdicts import Outcome
@@ -38,7 +38,7 @@ def schedule_all(
     _run_queue_sort(scheduler, batch, requests)
     for queued in batch.turns(batch.queue, scheduler.profile):
         _run_permit(scheduler, batch, queued, scheduler.schedule(queued.request, now))
-    if any(_final_status(scheduler, batch, each.request) for each in batch.queue if each.arrival in batch.placed):
+    if any(_permit_status(scheduler, batch, each.request) for each in batch.queue if each.arrival in batch.placed):
         _place_without_rejected(scheduler, batch, now)
     return [batch.outcomes[arrival] for arrival in sorted(batch.outcomes)]
 
@@ -46,7 +46,7 @@ def schedule_all(
 def all_permitted(scheduler: Scheduler, placed: Iterable[Request], failed: Iterable[Request]) -> bool:
     """Whether Permit accepts all placed requests when no other request is left to decide."""
     batch = Batch(dict(enumerate(placed)), unplaced=dict(enumerate(failed)))
-    return all(_final_status(scheduler, batch, request) is None for request in batch.placed.values())
+    return all(_permit_status(scheduler, batch, request) is None for request in batch.placed.values())
 
 
 # --- PreEnqueue, QueueSort ---
@@ -56,15 +56,19 @@ def _run_queue_sort(scheduler: Scheduler, batch: Batch, requests: Iterable[Reque
     """Sort the requests into the queue. Requests that a PreEnqueue plugin holds back, or that have no valid sort key,
     get their outcome here.
     """
+    sorters: list[QueueSortPlugin] = scheduler.profiles[scheduler.default_profile].sections["queue"]
     keys: dict[int, t.Any] = {}
     for arrival, request in enumerate(requests):
         by = frozenset[str]()
         try:
-            held = _run_pre_enqueue(scheduler, request)
+            held = check_request(scheduler.profile(request).plugins_about(request), request)
             if held is not None:
                 by = frozenset({held.plugin})
                 raise SchedulingGated(f'VM "{request.name}" is held back: {held.plugin}: {held.text}')
-            keys[arrival] = _sort_key(scheduler, request, arrival, keys)
+            key: t.Any = call_plugin(sorters[0], sorters[0].sort_key, request, arrival) if sorters else arrival
+            for other in itertools.islice(keys.values(), 1 if sorters else 0):
+                call_plugin(sorters[0], operator.lt, key, other)
+            keys[arrival] = key
         except CollectionError as error:
             batch.outcomes[arrival] = Outcome(request, error=error, rejected_by=by)
             batch.unplaced[arrival] = request
@@ -72,26 +76,6 @@ def _run_queue_sort(scheduler: Scheduler, batch: Batch, requests: Iterable[Reque
         else:
             batch.queue.append(Queued(request, arrival))
     batch.queue.sort(key=lambda queued: (keys[queued.arrival], queued.arrival))
-
-
-def _run_pre_enqueue(scheduler: Scheduler, request: Request) -> Status | None:
-    """Return the status of the first PreEnqueue plugin that holds the request back."""
-    for plugin in scheduler.profile(request).plugins_about(request).checking:
-        status = ask(plugin, plugin.pre_enqueue, request)
-        if status is not None:
-            return status
-    return None
-
-
-def _sort_key(scheduler: Scheduler, request: Request, arrival: int, others: Mapping[int, t.Any]) -> t.Any:
-    """Return the key by which the request is sorted: that of the QueueSort plugin, or else its arrival."""
-    sorters: list[QueueSortPlugin] = scheduler.profiles[scheduler.default_profile].plugins("queue")
-    if not sorters:
-        return arrival
-    key = call_plugin(sorters[0], sorters[0].sort_key, request, arrival)
-    for other in list(others.values())[:1]:
-        call_plugin(sorters[0], operator.lt, key, other)
-    return key
 
 
 # --- Permit ---
@@ -107,7 +91,7 @@ def _run_permit(scheduler: Scheduler, batch: Batch, queued: Queued, outcome: Out
         batch.unplaced[arrival] = request
         return
     batch.placed[arrival] = request
-    refused = _permit_status(scheduler, batch, request, batch.undecided.values(), batch.unplaced.values())
+    refused = _permit_status(scheduler, batch, request, batch.undecided.values())
     if refused is None or refused.code is Code.WAIT:
         return
     _take_back(scheduler, batch, queued)
@@ -116,15 +100,19 @@ def _run_permit(scheduler: Scheduler, batch: Batch, queued: Queued, outcome: Out
 
 
 def _permit_status(
-    scheduler: Scheduler, batch: Batch, request: Request, waiting: Collection[Request], failed: Collection[Request]
+    scheduler: Scheduler,
+    batch: Batch,
+    request: Request,
+    waiting: Collection[Request] = (),
+    failed: Collection[Request] | None = None,
 ) -> Status | None:
     """Return the first status with which a Permit plugin does not accept the request. If a plugin raises, that rejects
     the request.
+
+    waiting are the requests that are left to decide, failed by default all that found no place.
     """
-    plugins: list[PermitPlugin] = scheduler.profile(request).plugins("permits")
-    for plugin in plugins:
-        if not concerns(plugin, request):
-            continue
+    failed = batch.unplaced.values() if failed is None else failed
+    for plugin in scheduler.profile(request).plugins_about(request).permits:
         try:
             others = (Requests(batch.placed.values()), Requests(waiting), Requests(failed))
             status = ask(plugin, plugin.permit, request, *others)
@@ -133,11 +121,6 @@ def _permit_status(
         if status is not None and status.code is not Code.SKIP:
             return status
     return None
-
-
-def _final_status(scheduler: Scheduler, batch: Batch, request: Request) -> Status | None:
-    """Return the status of Permit for a placed request when no other request is left to decide."""
-    return _permit_status(scheduler, batch, request, (), batch.unplaced.values())
 
 
 def _take_back(scheduler: Scheduler, batch: Batch, queued: Queued) -> None:
@@ -179,7 +162,7 @@ def _bar_one(scheduler: Scheduler, batch: Batch) -> list[Queued]:
     refused = [
         (queued, status)
         for queued in batch.queue
-        if queued.arrival in batch.placed and (status := _final_status(scheduler, batch, queued.request)) is not None
+        if queued.arrival in batch.placed and (status := _permit_status(scheduler, batch, queued.request)) is not None
     ]
     hopeful = [q.request for q in batch.queue if q.arrival in batch.unplaced and q.arrival not in batch.barred]
     out = batch.barred | batch.held

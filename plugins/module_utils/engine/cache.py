@@ -9,7 +9,7 @@ The sums per node are updated with every change.
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ..model import Decision, Device, Guest, Node, Selector, Snapshot, Storage
@@ -96,6 +96,7 @@ class DeviceUse:
 class NodeInfo:
     """One node with its guests and the sums over them. Templates are in guests but never counted.
 
+    guests are the VMs and containers of the node, with those that are decided for it; by_vmid the same by VMID.
     cores and memory (bytes) are sums over the guests that run or are decided; cores_all and memory_all over all guests.
     volumes are those that were looked for on the node: their bytes, or None if missing. suitable caches
     volumes.suitable.
@@ -103,6 +104,8 @@ class NodeInfo:
 
     node: Node
     index: int
+    name: str = field(init=False)
+    guests: Collection[Guest] = field(init=False, repr=False)
     by_vmid: dict[int, Guest] = field(default_factory=dict)
     storages: dict[str, NodeStorage] = field(default_factory=dict)
     devices: list[DeviceUse] = field(default_factory=list)
@@ -113,14 +116,25 @@ class NodeInfo:
     cores_all: float = 0
     memory_all: int = 0
 
-    @property
-    def name(self) -> str:
-        return self.node.name
+    def __post_init__(self) -> None:
+        self.name = self.node.name
+        self.guests = self.by_vmid.values()
 
-    @property
-    def guests(self) -> Collection[Guest]:
-        """The VMs and containers of the node, with those that are decided for it."""
-        return self.by_vmid.values()
+    def count(self, guest: Guest, sign: int) -> None:
+        """Add the guest with what it takes to all sums (sign 1), or subtract it (sign -1)."""
+        if sign > 0:
+            self.by_vmid[guest.vmid] = guest
+        else:
+            del self.by_vmid[guest.vmid]
+        if not guest.template:
+            self.cores_all = round(self.cores_all + sign * guest.cores, _DIGITS)
+            self.memory_all += sign * guest.memory
+            if guest.running:
+                self.cores = round(self.cores + sign * guest.cores, _DIGITS)
+                self.memory += sign * guest.memory
+        for driver, device in guest.devices:
+            for held in self.devices:
+                held.count(driver, device, sign)
 
 
 COLUMNS_KEPT = 16
@@ -186,9 +200,11 @@ class ClusterState:
     """The snapshot with assumed decisions, like kube-scheduler's cache and its volume binder's AssumeCache.
 
     Attributes:
-        nodes: all nodes, sorted by name; NodeInfo.index is the position.
+        nodes: all nodes, sorted by name; NodeInfo.index is the position. by_name are the same by name.
+        guests: all guests by VMID, decided ones included.
         taken: every VMID that is taken or assumed.
         repelling: the known anti-affinity rules of guests.
+        tainted: the nodes that have taints; devices: the passthrough devices.
         changed: those of nodes.
         ha_rules: the HA rules by their members, decided VMs included.
     """
@@ -198,41 +214,32 @@ class ClusterState:
         self.nodes = AllNodes(
             NodeInfo(node, index) for index, node in enumerate(sorted(snapshot.nodes, key=lambda node: node.name))
         )
+        self.by_name = {info.name: info for info in self.nodes}
+        self.guests: dict[int, Guest] = {}
         self.taken = TakenVMIDs(snapshot.vmids_unseen)
         self.repelling = RepellingTerms()
+        self.tainted = [info.node for info in self.nodes if info.node.taints]
+        self.devices = snapshot.devices
         self.changed = self.nodes.changed
         self.ha_rules = RuleIndex(snapshot.ha_rules)
-        self._by_name = {info.name: info for info in self.nodes}
-        self._guests: dict[int, Guest] = {}
-        self._index = GuestIndex(self._guests)
+        self._index = GuestIndex(self.guests)
         self._assumed: set[int] = set()
         self._derived: dict[Hashable, t.Any] = {}
-        self._shared: dict[str, StorageUse] = {}
         self._place_storages(snapshot.storages)
         for device in snapshot.devices:
-            if device.node in self._by_name:
-                self._by_name[device.node].devices.append(DeviceUse(device))
+            if device.node in self.by_name:
+                self.by_name[device.node].devices.append(DeviceUse(device))
         for (name, volume), size in snapshot.volumes.items():
-            if name in self._by_name:
-                self._by_name[name].volumes[volume] = size
+            if name in self.by_name:
+                self.by_name[name].volumes[volume] = size
         for guest in snapshot.guests:
-            self._add(guest)
+            self._count(guest, 1)
 
     # --- reading: the assumed view ---
-
-    def node(self, name: str) -> NodeInfo | None:
-        return self._by_name.get(name)
-
-    def get(self, vmid: int) -> Guest | None:
-        """Return the guest, assumed or as the API showed it."""
-        return self._guests.get(vmid)
 
     def select(self, selector: Selector) -> GuestsByNode:
         """Return the guests that the selector selects, by the name of their node."""
         return self._index.select(selector)
-
-    def __iter__(self) -> Iterator[Guest]:
-        return iter(self._guests.values())
 
     def derive_once(self, key: Hashable, make: Callable[[ClusterState], T]) -> T:
         """What make derives from this cluster. make is called once per key; its result keeps itself up to date by what
@@ -245,53 +252,46 @@ class ClusterState:
 
     # --- writing ---
 
-    def assume(self, decision: Decision) -> Guest:
-        """Count a decision as taken. The VMID must be free."""
-        guest = assumed_guest(decision)
-        self.assume_guest(guest)
-        return guest
-
-    def assume_guest(self, guest: Guest) -> None:
-        """Count a guest that the cluster does not show yet: a decision of this run, or another process's
-        reservation.
+    def assume(self, guest: Guest) -> None:
+        """Count a guest that the cluster does not show yet: a decision of this run, or another process's reservation.
+        Its VMID must be free.
         """
-        if guest.vmid in self._guests:
-            raise ValueError(f"VMID {guest.vmid} is taken by {self._guests[guest.vmid].name!r}")
+        if guest.vmid in self.guests:
+            raise ValueError(f"VMID {guest.vmid} is taken by {self.guests[guest.vmid].name!r}")
         self._assumed.add(guest.vmid)
-        self._add(guest)
+        self._count(guest, 1)
 
     def forget(self, vmid: int) -> None:
         """Remove an assumed guest. A guest that the API showed stays."""
         if vmid in self._assumed:
-            self._assumed.discard(vmid)
-            self._remove(vmid)
+            self.remove(vmid)
 
     def remove(self, vmid: int) -> None:
         """Stop counting a guest until restore adds it again."""
         self._assumed.discard(vmid)
-        self._remove(vmid)
+        self._count(self.guests[vmid], -1)
 
     def restore(self, guest: Guest) -> None:
         """Replace what is known of this VMID by a guest that the API shows."""
-        self._assumed.discard(guest.vmid)
-        if guest.vmid in self._guests:
-            self._remove(guest.vmid)
-        self._add(guest)
+        if guest.vmid in self.guests:
+            self.remove(guest.vmid)
+        self._count(guest, 1)
 
     # --- inside ---
 
     def _place_storages(self, storages: Iterable[Storage]) -> None:
         """Give each node its storages. A shared one is counted once, whatever node reports it."""
-        shared, local = Shelf(), {name: Shelf() for name in self._by_name}
+        shelf_of = {name: Shelf() for name in self.by_name}
+        shared, uses = Shelf(), dict[str, StorageUse]()
         alike: dict[tuple[str, bool, frozenset[str]], NodeStorage] = {}
         for storage in sorted(storages, key=lambda s: (s.name, s.node)):
-            info = self._by_name.get(storage.node)
+            info = self.by_name.get(storage.node)
             if info is None:
                 continue
-            shelf = shared if storage.shared else local[storage.node]
+            shelf = shared if storage.shared else shelf_of[storage.node]
             use = StorageUse(storage.name, storage.shared, storage.type, storage.total, storage.used, shelf)
             if storage.shared:
-                use = self._shared.setdefault(storage.name, use)
+                use = uses.setdefault(storage.name, use)
                 # An offline node reports a shared storage without figures: the largest report is the true one.
                 use.total, use.used = max(use.total, storage.total), max(use.used, storage.used)
             if storage.active and info.node.online:
@@ -301,47 +301,30 @@ class ClusterState:
                 seen = alike.setdefault((storage.name, storage.active, storage.content), seen)
             info.storages[storage.name] = seen
 
-    def _add(self, guest: Guest) -> None:
-        self._guests[guest.vmid] = guest
-        self.taken.add(guest.vmid)
-        self._count(guest, 1)
-
-    def _remove(self, vmid: int) -> None:
-        guest = self._guests.pop(vmid)
-        if vmid not in self.snapshot.vmids_unseen:
-            self.taken.remove(vmid)
-        self._count(guest, -1)
-
     def _count(self, guest: Guest, sign: int) -> None:
-        """Add what the guest takes to all sums (sign 1), or subtract it (sign -1)."""
+        """Add the guest with what it takes to all sums (sign 1), or subtract it (sign -1)."""
+        if sign > 0:
+            self.guests[guest.vmid] = guest
+            self.taken.add(guest.vmid)
+        else:
+            del self.guests[guest.vmid]
+            if guest.vmid not in self.snapshot.vmids_unseen:
+                self.taken.discard(guest.vmid)
         self._index.count(guest, sign)
-        if guest.constraints.ha is not None:
-            self.ha_rules.count(guest, sign)
         for (storage, node), size in guest.storage_pending.items():
-            holder = self._by_name.get(node)
+            holder = self.by_name.get(node)
             if holder is not None and storage in holder.storages:
                 use = holder.storages[storage].use
                 use.pending += sign * size
                 use.shelf.changes += 1
-        info = self._by_name.get(guest.node)
-        if info is None:
-            return
-        if sign > 0:
-            info.by_vmid[guest.vmid] = guest
-        else:
-            del info.by_vmid[guest.vmid]
-        if not guest.template:
-            info.cores_all = round(info.cores_all + sign * guest.cores, _DIGITS)
-            info.memory_all += sign * guest.memory
-            if guest.running:
-                info.cores = round(info.cores + sign * guest.cores, _DIGITS)
-                info.memory += sign * guest.memory
-        if guest.constraints.affinity:
-            self.repelling.count(guest, sign)
-        for driver, device in guest.devices:
-            for held in info.devices:
-                held.count(driver, device, sign)
-        self.changed.append(info)
+        if guest.constraints.ha is not None:
+            self.ha_rules.count(guest, sign)
+        info = self.by_name.get(guest.node)
+        if info is not None:
+            info.count(guest, sign)
+            if guest.constraints.affinity:
+                self.repelling.count(guest, sign)
+            self.changed.append(info)
 
 
 def assumed_guest(decision: Decision) -> Guest:

@@ -10,16 +10,15 @@ import os
 import sys
 import traceback
 import typing as t
+from array import array
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 
 from ..errors import CollectionError, PluginFailed
 from ..model import Request
 from .cache import NodeInfo
 from .framework.interface import CycleState, FilterPlugin, Plugin, ScorePlugin
-from .framework.many_nodes import FilterOfMany, ScoreOfMany
 from .framework.status import SKIPS, Code, Status
-from .profiles import Profile
+from .profiles import Concerned
 
 T = t.TypeVar("T")
 
@@ -37,27 +36,15 @@ def call_plugin(plugin: Plugin, call: Callable[..., T], *args: t.Any) -> T:
         raise failure_by(plugin, error) from error
 
 
-class Blame:
-    """Does the same for a block of calls, a little faster: attribute plugin names the plugin that is being called."""
-
-    plugin: Plugin | None = None
-
-    def __enter__(self) -> Blame:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if self.plugin is not None and isinstance(error, Exception) and not isinstance(error, CollectionError):
-            raise failure_by(self.plugin, error) from error
-
-
-def check_request(profile: Profile, request: Request) -> None:
-    """Let the plugins check a request. Raises InvalidRequest and PluginFailed."""
-    with Blame() as blame:
-        for plugin in profile.plugins_about(request).checking:
-            blame.plugin = plugin
-            status = plugin.pre_enqueue(request)
-            if status is not None:
-                check_answer(plugin, status)
+def check_request(plugins: Concerned, request: Request) -> Status | None:
+    """Let all plugins check a request; return the first status that holds it back. Raises InvalidRequest and
+    PluginFailed.
+    """
+    held: Status | None = None
+    for plugin in plugins.checking:
+        status = ask(plugin, plugin.pre_enqueue, request)
+        held = held or status
+    return held
 
 
 def ask(plugin: Plugin, call: Callable[..., Status | None], *args: t.Any) -> Status | None:
@@ -81,53 +68,39 @@ def check_answer(plugin: Plugin, answer: object) -> Status | None:
     return Status(*answer[:5], plugin.name, plugin.category)
 
 
-def finite(plugin: Plugin, score: float) -> float:
-    """Return the score. Raises PluginFailed if it is not finite, as such scores cannot be compared."""
-    if not math.isfinite(score):
-        raise failure_of(plugin, f"score() answered {score!r}, expected a finite number")
-    return score
-
-
-def in_range(plugin: ScorePlugin, score: float) -> float:
-    """Return the score. Raises PluginFailed if it is not within 0..100, where it would outweigh or cancel all
-    others.
+def score_nodes(
+    plugin: ScorePlugin, state: CycleState, request: Request, nodes: Sequence[NodeInfo]
+) -> tuple[array[float], array[float]]:
+    """Return the scores of the nodes in the plugin's own unit, and the same within 0..100. Raises PluginFailed for
+    scores that cannot be compared.
     """
-    if not -_SLACK <= score <= 100.0 + _SLACK:
-        if plugin.bounded:
-            cure = "leave out 'bounded = True', and scores of any unit are normalized"
-            raise failure_of(plugin, f"score() answered {score!r}, expected 0..100; {cure}")
-        raise failure_of(plugin, f"normalize() answered {score!r}, expected 0..100")
-    return score if score > 0.0 else 0.0
-
-
-def all_in_range(plugin: ScorePlugin, scores: Sequence[float]) -> Sequence[float]:
-    """Check many scores; fast if all are valid."""
-    invalid = [score for score in scores if not 0.0 <= score <= 100.0]
-    return [in_range(plugin, score) for score in scores] if invalid else scores
-
-
-def score_all(plugin: ScorePlugin, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[float]:
-    """Return the scores that any score plugin gives the nodes."""
-    if isinstance(plugin, ScoreOfMany):
-        return plugin.score_all(state, request, nodes)
-    return [plugin.score(state, request, node) for node in nodes]
-
-
-def raw_scores(plugin: ScorePlugin, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[float]:
-    """Return the scores of the nodes in the plugin's own unit."""
-    scores = call_plugin(plugin, score_all, plugin, state, request, nodes)
+    given = call_plugin(plugin, plugin.score_all, state, request, nodes)
     # One number that is not finite makes the sum so.
-    return scores if math.isfinite(sum(scores)) else [finite(plugin, score) for score in scores]
+    if not math.isfinite(sum(given)):
+        for score in given:
+            if not math.isfinite(score):
+                raise failure_of(plugin, f"score() answered {score!r}, expected a finite number")
+    raw = scores = array("d", given)
+    if not plugin.bounded:
+        made = call_plugin(plugin, plugin.normalize, state, request, nodes, list(raw))
+        if len(made) != len(raw):
+            raise failure_of(plugin, f"normalize() made {len(made)} scores of {len(raw)}")
+        scores = array("d", made)
+    if [score for score in scores if not 0.0 <= score <= 100.0]:
+        scores = _without_rounding(plugin, scores)
+    return raw, scores
 
 
-def normalize_scores(
-    plugin: ScorePlugin, state: CycleState, request: Request, nodes: Sequence[NodeInfo], raw: Sequence[float]
-) -> Sequence[float]:
-    """Return the same scores within 0..100."""
-    made = call_plugin(plugin, plugin.normalize, state, request, nodes, list(raw))
-    if len(made) != len(raw):
-        raise failure_of(plugin, f"normalize() made {len(made)} scores of {len(raw)}")
-    return all_in_range(plugin, made)
+def _without_rounding(plugin: ScorePlugin, scores: array[float]) -> array[float]:
+    """Return scores within 0..100, which rounding may have pushed a little beyond. Raises PluginFailed if it was more,
+    as such scores would outweigh or cancel all others.
+    """
+    for score in scores:
+        if not -_SLACK <= score <= 100.0 + _SLACK:
+            method = "score" if plugin.bounded else "normalize"
+            cure = "; leave out 'bounded = True', and scores of any unit are normalized" if plugin.bounded else ""
+            raise failure_of(plugin, f"{method}() answered {score!r}, expected 0..100{cure}")
+    return array("d", [max(score, 0.0) for score in scores])
 
 
 def run_filters(
@@ -140,28 +113,37 @@ def run_filters(
     """Let each filter evaluate the nodes that those before it accept. Store the rejections by the index of the node;
     return the nodes that all filters accept.
     """
-    with Blame() as blame:
-        for plugin in filters:
-            blame.plugin = plugin
-            if isinstance(plugin, FilterOfMany):
-                statuses = plugin.filter_all(state, request, nodes)
-            else:
-                statuses = list(map(partial(plugin.filter, state, request), nodes))
-            if statuses.count(None) == len(nodes):
-                continue
-            left = []
-            last: Status | None = None
-            rejection: Status | None = None
-            for info, status in zip(nodes, statuses, strict=True):
-                # Many nodes may share one status.
-                if status is not None and status is not last:
-                    last, rejection = status, check_answer(plugin, status)
-                if status is None or rejection is None:
-                    left.append(info)
-                else:
-                    rejections[info.index] = rejection
-            nodes = left
+    for plugin in filters:
+        try:
+            statuses = plugin.filter_all(state, request, nodes)
+            if statuses.count(None) != len(nodes):
+                nodes = _accepted(plugin, nodes, statuses, rejections)
+        except CollectionError:
+            raise
+        except Exception as error:  # a plugin may be anybody's code and raise anything
+            raise failure_by(plugin, error) from error
     return nodes
+
+
+def _accepted(
+    plugin: FilterPlugin,
+    nodes: Sequence[NodeInfo],
+    statuses: Sequence[Status | None],
+    rejections: dict[int, Status],
+) -> Sequence[NodeInfo]:
+    """Store the rejections among the statuses; return the other nodes."""
+    accepted = []
+    last: Status | None = None
+    rejection: Status | None = None
+    for info, status in zip(nodes, statuses, strict=True):
+        # Many nodes may share one status.
+        if status is not None and status is not last:
+            last, rejection = status, check_answer(plugin, status)
+        if status is None or rejection is None:
+            accepted.append(info)
+        else:
+            rejections[info.index] = rejection
+    return accepted
 
 
 def failure_by(plugin: Plugin, error: Exception) -> PluginFailed:

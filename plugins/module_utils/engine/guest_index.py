@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from ..model import AffinityTerm, Guest, HAIntent, HARule, Request, Selector
 from .ha_rules import RESOURCES, find_rule
@@ -25,14 +25,13 @@ SELECTORS_KEPT = 16
 """For how many selectors the selected guests are kept; each new guest is compared with all of these."""
 
 
+@dataclass(slots=True, eq=False)
 class GuestIndex:
     """The guests by their handles and by the selectors that were used first. Built on first use."""
 
-    def __init__(self, guests: Mapping[int, Guest]) -> None:
-        """guests is read on first use."""
-        self._guests = guests
-        self._by: defaultdict[Handle, dict[int, Guest]] | None = None
-        self._selected: dict[Selector, dict[str, dict[int, Guest]]] = {}
+    _guests: Mapping[int, Guest]
+    _by: defaultdict[Handle, dict[int, Guest]] | None = None
+    _selected: dict[Selector, dict[str, dict[int, Guest]]] = field(default_factory=dict)
 
     def select(self, selector: Selector) -> GuestsByNode:
         """Return the guests that the selector selects."""
@@ -81,35 +80,28 @@ def _count(by_node: dict[str, dict[int, Guest]], guest: Guest, sign: int) -> Non
         by_node.get(guest.node, {}).pop(guest.vmid, None)
 
 
-class RepellingTerms:
-    """The known required anti-affinity terms of guests."""
+class RepellingTerms(dict[AffinityTerm, dict[str, dict[int, Guest]]]):
+    """The known required anti-affinity terms of guests, each with the guests that have it, as in GuestsByNode."""
 
     def __init__(self) -> None:
-        self._held: defaultdict[AffinityTerm, dict[str, dict[int, Guest]]] = defaultdict(dict)
+        super().__init__()
         self._by: defaultdict[Handle | None, dict[AffinityTerm, None]] = defaultdict(dict)
-
-    def __bool__(self) -> bool:
-        return bool(self._held)
-
-    def holders(self, term: AffinityTerm) -> GuestsByNode:
-        """Return the guests that have the term."""
-        return self._held.get(term, {})
 
     def count(self, guest: Guest, sign: int) -> None:
         """Note that a guest came (sign 1) or left (-1)."""
         for term in dict.fromkeys(repelling(guest.constraints.affinity)):
-            held, alike = self._held[term], self._by[handle_of(term.selector)]
+            held, alike = self.setdefault(term, {}), self._by[handle_of(term.selector)]
             _count(held, guest, sign)
             alike[term] = None
             if not any(held.values()):
-                del self._held[term], alike[term]
+                del self[term], alike[term]
 
     def about(self, request: Request) -> list[AffinityTerm]:
         """Return the terms that repel this request. They include its own terms even if no guest has them yet, so that
         the first of several equal VMs is treated like the others.
         """
         found = [term for term in repelling(request.affinity) if selects_request(term.selector, request)]
-        if self._held:
+        if self:
             for handle in (None, *handles_of_request(request)):
                 alike = [term for term in self._by.get(handle, ()) if may_select(term.selector, request.name)]
                 found += [term for term in alike if selects_request(term.selector, request)]

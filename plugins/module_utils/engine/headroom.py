@@ -373,8 +373,8 @@ class _Bonds:
         return left if left - {home} else within
 
     def _host(self, vmid: int) -> NodeInfo | None:
-        guest = self._cluster.get(vmid)
-        return None if guest is None else self._cluster.node(guest.node)
+        guest = self._cluster.guests.get(vmid)
+        return None if guest is None else self._cluster.by_name.get(guest.node)
 
 
 def _loads(info: NodeInfo, bonds: _Bonds) -> list[Loads]:

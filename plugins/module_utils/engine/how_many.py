@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from ..errors import NoNodesAvailable, NoStorageAvailable, NoVMIDAvailable
 from ..model import Decision, Request
-from .cache import ClusterState
+from .cache import ClusterState, assumed_guest
 from .framework.deferred import DeferredFilter
 from .framework.interface import ScorePlugin
 from .framework.status import Category
@@ -133,7 +133,7 @@ class _Counting:
         self.requests = requests
         self._most = most
         used = {request.profile or scheduler.default_profile: scheduler.profile(request) for request in requests}
-        plugins = [plugin for profile in used.values() for plugin in profile.all()]
+        plugins = [plugin for profile in used.values() for plugin in profile.plugins]
         self._deferred = [plugin for plugin in plugins if isinstance(plugin, DeferredFilter)]
         # A normalized score depends on the other nodes that pass.
         self._normalized = {p.name for p in plugins if isinstance(p, ScorePlugin) and not p.bounded}
@@ -182,7 +182,7 @@ class _Counting:
         while len(self.placed) > len(decisions):
             self._cluster.forget(self.placed.pop().vmid)
         for decision in decisions[len(self.placed) :]:
-            self._cluster.assume(decision)
+            self._cluster.assume(assumed_guest(decision))
             self.placed.append(decision)
 
     @property
@@ -203,21 +203,21 @@ class _Counting:
         if self._is_normalized(outcome):
             return None
         if self._is_accepted(request, decision.node):
-            self._cluster.assume(decision)
+            self._cluster.assume(assumed_guest(decision))
             return outcome
-        for verdict in looked.best(looked.node_count)[1:]:
+        for verdict in looked.best(len(looked.nodes))[1:]:
             if self._is_accepted(request, verdict.node):
                 placed = self._quick.schedule(request, math.inf, (verdict.node, decision.vmid))
                 if placed.decision is not None:
                     return placed
                 break
         # A filter may explain a rejection by what it was asked before, but not across a change.
-        self._cluster.assume(decision)
+        self._cluster.assume(assumed_guest(decision))
         self._cluster.forget(decision.vmid)
         return None
 
     def _is_accepted(self, request: Request, node: str) -> bool:
-        info = self._cluster.node(node)
+        info = self._cluster.by_name.get(node)
         return info is not None and not any(self._scheduler.refusals(request, math.inf, [info]).values())
 
 

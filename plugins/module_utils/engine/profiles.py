@@ -24,12 +24,13 @@ import dataclasses
 import functools
 import inspect
 import typing as t
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..errors import CollectionError, InvalidPluginConfig, InvalidRequest
 from ..model import Request
 from .allocatable import Policy
+from .cache import ClusterState
 from .framework import interface as points
 from .framework.interface import Plugin, Setting, check_settings
 from .texts import hint, known_names
@@ -41,7 +42,7 @@ class Registry:
     """Plugin classes by name. A name is taken once; a class that lacks a method of its interfaces is refused."""
 
     def __init__(self, plugins: Iterable[type[Plugin]] = ()) -> None:
-        self._plugins: dict[str, type[Plugin]] = {}
+        self.plugins: dict[str, type[Plugin]] = {}
         self._origins: dict[str, str] = {}
         for plugin in plugins:
             self.register(plugin)
@@ -59,18 +60,12 @@ class Registry:
         unknown = sorted(set(plugin.about) - _ATTRIBUTES)
         if unknown:
             raise InvalidPluginConfig(f"plugin {name} ({origin}) is about {unknown[0]!r}, which no request has")
-        if name in self._plugins:
+        if name in self.plugins:
             raise InvalidPluginConfig(
                 f"plugin name {name!r} ({origin}) is taken already ({self._origins[name]}): choose another one"
             )
-        self._plugins[name] = plugin
+        self.plugins[name] = plugin
         self._origins[name] = origin
-
-    def get(self, name: str) -> type[Plugin] | None:
-        return self._plugins.get(name)
-
-    def __iter__(self) -> Iterator[type[Plugin]]:
-        return iter(self._plugins.values())
 
 
 SECTIONS: Mapping[str, type[points.Plugin]] = {
@@ -101,23 +96,30 @@ class PluginEntry:
 
 @dataclass(frozen=True, slots=True)
 class Concerned:
-    """The plugins of a profile that a request concerns, by what they do for it.
+    """The plugins of a profile that have anything to say about a request, by what they do for it.
 
     Attributes:
+        profile: the profile itself.
         checking: those that check requests before a cluster is read.
         scorers: the score plugins with a weight above 0.
     """
 
+    profile: Profile
     checking: Sequence[points.Plugin]
     pre_filters: Sequence[points.PreFilterPlugin]
     filters: Sequence[points.FilterPlugin]
     scorers: Sequence[points.ScorePlugin]
+    vmids: Sequence[points.VMIDPlugin]
+    reserves: Sequence[points.ReservePlugin]
+    permits: Sequence[points.PermitPlugin]
 
 
 class Profile:
-    """The enabled plugins of a profile, by extension point and in a fixed order (the registry's).
+    """The enabled plugins of a profile, in a fixed order (the registry's).
 
     Attributes:
+        sections: the enabled plugins by section of the plugin config.
+        plugins: every plugin that is enabled somewhere, once.
         weights: for each score plugin's name its weight.
         policy: the settings that all plugins share.
     """
@@ -127,44 +129,45 @@ class Profile:
         self.name = name
         entries = _read(registry, plugin_config or {})
         self.weights: dict[str, float] = {}
-        self._by_section: dict[str, list[points.Plugin]] = {section: [] for section in SECTIONS}
-        made = [plugin for each in registry if (plugin := self._add(each, entries)) is not None]
-        self._all = list({id(plugin): plugin for plugins in self._by_section.values() for plugin in plugins}.values())
-        self.policy = _policy_of(made, self._all)
-        for plugin in self._all:
+        self.sections: dict[str, list[t.Any]] = {section: [] for section in SECTIONS}
+        made = [plugin for each in registry.plugins.values() if (plugin := self._add(each, entries)) is not None]
+        self.plugins = list({id(plugin): plugin for section in self.sections.values() for plugin in section}.values())
+        self.policy = _policy_of(made, self.plugins)
+        for plugin in self.plugins:
             plugin.policy = self.policy
-        self._subjects = sorted({attribute for plugin in self._all for attribute in plugin.about})
+        self._about = sorted({attribute for plugin in self.plugins for attribute in plugin.about})
+        self._about_cluster = sorted({attribute for plugin in self.plugins for attribute in plugin.about_cluster})
         self._concerned: dict[tuple[bool, ...], Concerned] = {}
 
-    def plugins_about(self, request: Request) -> Concerned:
-        """Return the plugins that the request concerns. Determined once for all requests that set the same attributes.
+    def plugins_about(self, request: Request, cluster: ClusterState | None = None) -> Concerned:
+        """Return the plugins that have anything to say about the request on a cluster; None: on any cluster.
+
+        Determined once for all requests that set the same attributes, on clusters that have the same.
         """
-        sets = tuple([bool(getattr(request, attribute)) for attribute in self._subjects])
+        given = [bool(getattr(request, attribute)) for attribute in self._about]
+        given += [cluster is None or bool(getattr(cluster, attribute)) for attribute in self._about_cluster]
+        sets = tuple(given)
         found = self._concerned.get(sets)
         if found is None:
-            plugins = [plugin for plugin in self._all if points.concerns(plugin, request)]
-            scorers: list[points.ScorePlugin] = self.plugins("scores")
+            plugins = [plugin for plugin in self.plugins if _has_a_say(plugin, request, cluster)]
+            sections = {name: [p for p in section if p in plugins] for name, section in self.sections.items()}
             found = self._concerned[sets] = Concerned(
+                self,
                 [p for p in plugins if type(p).pre_enqueue is not points.Plugin.pre_enqueue],
                 [p for p in plugins if isinstance(p, points.PreFilterPlugin)],
-                [p for p in self.plugins("filters") if p in plugins],
-                [p for p in scorers if p in plugins and self.weights[p.name] > 0],
+                sections["filters"],
+                [p for p in sections["scores"] if self.weights[p.name] > 0],
+                sections["vmids"],
+                sections["reserves"],
+                sections["permits"],
             )
         return found
-
-    def plugins(self, section: str) -> list[t.Any]:
-        """Return the enabled plugins of a section of the plugin config."""
-        return self._by_section[section]
-
-    def all(self) -> list[points.Plugin]:
-        """Every plugin that is enabled somewhere, once."""
-        return self._all
 
     def without(self, plugins: Collection[points.Plugin]) -> Profile:
         """Return the same profile, in which these plugins do not run."""
         less = copy.copy(self)
-        less._by_section = {s: [p for p in some if p not in plugins] for s, some in self._by_section.items()}
-        less._all = [plugin for plugin in self._all if plugin not in plugins]
+        less.sections = {name: [p for p in some if p not in plugins] for name, some in self.sections.items()}
+        less.plugins = [plugin for plugin in self.plugins if plugin not in plugins]
         less._concerned = {}
         return less
 
@@ -189,15 +192,34 @@ class Profile:
                     )
                 merged[key] = value
         where = ".".join([*list(given)[:1], name])
-        plugin = _make(where, plugin_class, check_settings(f"{where}.config", plugin_class.settings, merged))
+        config = check_settings(f"{where}.config", plugin_class.settings, merged)
+        try:
+            plugin = plugin_class(config)
+        except CollectionError:
+            raise
+        except Exception as error:  # a plugin may be anybody's code and raise anything
+            raise InvalidPluginConfig(f"{where}: cannot be set up: {type(error).__name__}: {error}") from error
         for section in enabled:
-            self._by_section[section].append(plugin)
+            self.sections[section].append(plugin)
             if section == "scores":
                 weight = given[section].weight if section in given else None
                 self.weights[name] = (
                     t.cast("type[points.ScorePlugin]", plugin_class).weight if weight is None else weight
                 )
         return plugin
+
+
+def _has_a_say(plugin: points.Plugin, request: Request, cluster: ClusterState | None) -> bool:
+    """Whether a plugin is called: its config, the request and the cluster have something that it evaluates."""
+    if plugin.idle_without and not any(plugin.config[key] for key in plugin.idle_without):
+        return False
+    if not plugin.about and not plugin.about_cluster:
+        return True
+    if plugin.about_cluster and cluster is None:
+        return True
+    return any(getattr(request, attribute) for attribute in plugin.about) or any(
+        getattr(cluster, attribute) for attribute in plugin.about_cluster
+    )
 
 
 @functools.cache
@@ -244,21 +266,11 @@ def _read(registry: Registry, plugin_config: Mapping[str, t.Any]) -> dict[tuple[
     return entries
 
 
-def _make(where: str, plugin_class: type[points.Plugin], config: Mapping[str, t.Any]) -> points.Plugin:
-    """Create a plugin. Raises InvalidPluginConfig, whatever the plugin raises."""
-    try:
-        return plugin_class(config)
-    except CollectionError:
-        raise
-    except Exception as error:  # a plugin may be anybody's code and raise anything
-        raise InvalidPluginConfig(f"{where}: cannot be set up: {type(error).__name__}: {error}") from error
-
-
 def _read_entry(registry: Registry, section: str, name: str, body: t.Any) -> PluginEntry:
     """Check one entry of the plugin config. Raises InvalidPluginConfig."""
-    plugin_class = registry.get(name)
+    plugin_class = registry.plugins.get(name)
     if plugin_class is None or section not in sections_of(plugin_class):
-        names = sorted(p.name for p in registry if section in sections_of(p))
+        names = sorted(p.name for p in registry.plugins.values() if section in sections_of(p))
         there = f"{', '.join(names) or 'none'}{hint(names, str(name))}"
         raise InvalidPluginConfig(f"{section}: unknown plugin {name!r}; known plugins of this section: {there}")
     where = f"{section}.{name}"
@@ -305,35 +317,12 @@ NAMED: Mapping[str, Mapping[str, t.Any]] = {
 }
 
 
-class Profiles(Mapping[str, Profile]):
-    """All profiles by name. Each is built when it is used for the first time."""
-
-    def __init__(self, registry: Registry, configs: Mapping[str, Mapping[str, t.Any]]) -> None:
-        self._registry = registry
-        self._configs = configs
-        self._built: dict[str, Profile] = {}
-
-    def __getitem__(self, name: str) -> Profile:
-        if name not in self._built:
-            self._built[name] = Profile(name, self._registry, self._configs[name])
-        return self._built[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._configs
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._configs)
-
-    def __len__(self) -> int:
-        return len(self._configs)
-
-
 def build_profiles(
     registry: Registry,
     plugin_config: Mapping[str, t.Any] | None = None,
     above: Mapping[str, t.Any] | None = None,
-) -> Profiles:
-    """Return all profiles by name. The default profile and those of the user are built, and so checked, at once.
+) -> dict[str, Profile]:
+    """Return all profiles by name.
 
     plugin_config is the parsed file; above has sections that are merged into every profile last.
     Raises InvalidPluginConfig.
@@ -352,10 +341,7 @@ def build_profiles(
             )
         sections = {section: plugins for section, plugins in body.items() if section != "extends"}
         layers[name] = laid_over(laid_over(NAMED[extends], common), sections)
-    profiles = Profiles(registry, {name: laid_over(layer, above or {}) for name, layer in layers.items()})
-    for name in (DEFAULT, *own):
-        profiles[name]
-    return profiles
+    return {name: Profile(name, registry, laid_over(layer, above or {})) for name, layer in layers.items()}
 
 
 def profile_of(request: Request, profiles: Mapping[str, Profile], default: str) -> Profile:
@@ -366,23 +352,18 @@ def profile_of(request: Request, profiles: Mapping[str, Profile], default: str) 
     return profiles[name]
 
 
-def laid_over(below: Mapping[str, t.Any], above: Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """Return the plugin config that results from two layers.
+def laid_over(below: t.Any, above: t.Any, depth: int = 4) -> t.Any:
+    """Return the plugin config that results from two layers: mappings are merged down to depth (section, plugin, its
+    entry, its config), other values replace each other.
 
     A value that should be a mapping and is not is passed on, so that the check of the config reports it.
     """
-    merged: dict[str, t.Any] = _merge(below, above, depth=4)
-    return merged
-
-
-def _merge(below: t.Any, above: t.Any, depth: int) -> t.Any:
-    """Merge mappings down to depth: section, plugin, its entry, its config. Other values replace each other."""
     if above is None:
         return below
     if not depth or not isinstance(below, Mapping) or not isinstance(above, Mapping):
         return above
     keys = [*below, *(key for key in above if key not in below)]
-    return {key: _merge(below.get(key), above.get(key), depth - 1) for key in keys}
+    return {key: laid_over(below.get(key), above.get(key), depth - 1) for key in keys}
 
 
 def _mapping(where: str, value: t.Any) -> Mapping[str, t.Any]:

@@ -84,7 +84,7 @@ class Batch:
         if not (placements and outcome.resolvable):
             return False
         by = outcome.rejected_by
-        rules = [plugin for plugin in profile.all() if plugin.name in by and plugin.category is Category.RULE]
+        rules = [plugin for plugin in profile.plugins if plugin.name in by and plugin.category is Category.RULE]
         if rules and all(plugin.selective for plugin in rules):
             return any(attracts(queued.request, other) for other in placements)
         return bool(rules) or not by
@@ -169,5 +169,5 @@ class SchedulingQueue:
     def _may_help(self, waiting: Unplaced, events: Collection[Event]) -> bool:
         if not waiting.rejected_by:
             return bool(events)
-        plugins = self._profile_of(waiting.request).all()
+        plugins = self._profile_of(waiting.request).plugins
         return any(plugin.events & set(events) for plugin in plugins if plugin.name in waiting.rejected_by)

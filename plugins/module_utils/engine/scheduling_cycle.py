@@ -9,43 +9,21 @@ All decisions stay in memory. C(batch_cycle) does this for the requests of a bat
 
 from __future__ import annotations
 
-import typing as t
-from array import array
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..errors import CollectionError, InvalidRequest, NoStorageAvailable, NoVMIDAvailable, VMIDConflict
 from ..model import VMID_MAX, VMID_MIN, Decision, Request
-from .cache import ClusterState, NodeInfo
+from .cache import ClusterState, NodeInfo, assumed_guest
 from .diagnosis import not_reserved, unplaceable
-from .framework.interface import (
-    CycleState,
-    Draft,
-    FilterPlugin,
-    Plugin,
-    ReservePlugin,
-    ScorePlugin,
-    VMIDPlugin,
-    concerns,
-)
+from .framework.interface import CycleState, Draft, FilterPlugin, ScorePlugin, VMIDPlugin
 from .framework.status import SKIPS, Code, Status
-from .guard import (
-    Blame,
-    all_in_range,
-    ask,
-    call_plugin,
-    check_answer,
-    check_request,
-    normalize_scores,
-    raw_scores,
-    run_filters,
-)
-from .profiles import Profile, profile_of
+from .guard import ask, call_plugin, check_request, run_filters, score_nodes
+from .profiles import Concerned, Profile, profile_of
 from .unknown_names import unknown_names
 from .verdicts import Outcome, Scores, Verdicts
 from .vmids.choice import ANY_VMID, InvalidVMIDChoice, VMIDChoice, intersection
-
-P = t.TypeVar("P", bound=Plugin)
 
 
 @dataclass(slots=True)
@@ -53,14 +31,15 @@ class Cycle:
     """One request on its way through a cycle.
 
     Attributes:
-        filters, scorers: the plugins that evaluate nodes for the request.
+        plugins: those that have anything to say about the request.
+        filters, scorers: those of them that evaluate nodes for it.
         refusing: the plugins whose PreFilter refused the request on every node, with their statuses.
         rejections: the statuses of the filters, by node index.
         passed: the nodes that passed all filters.
     """
 
     request: Request
-    profile: Profile
+    plugins: Concerned
     filters: Sequence[FilterPlugin]
     scorers: Sequence[ScorePlugin]
     state: CycleState
@@ -68,13 +47,13 @@ class Cycle:
     rejections: dict[int, Status] = field(default_factory=dict)
     passed: Sequence[NodeInfo] = ()
 
-    def verdicts(self, nodes: Sequence[NodeInfo]) -> Verdicts:
-        """Return the verdicts on all nodes after Filter."""
-        return Verdicts(nodes, self.passed, self.rejections, next(iter(self.refusing.values()), None))
-
 
 class Scheduler:
-    """Places requests on one cluster. Same state, same requests, same profiles: same decisions."""
+    """Places requests on one cluster. Same state, same requests, same profiles: same decisions.
+
+    Attributes:
+        profile: returns the profile of a request. Raises InvalidRequest.
+    """
 
     def __init__(
         self,
@@ -86,10 +65,8 @@ class Scheduler:
         self.cluster = cluster
         self.profiles = profiles
         self.default_profile = default_profile
+        self.profile = functools.partial(profile_of, profiles=profiles, default=default_profile)
         self._turn = 0
-
-    def profile(self, request: Request) -> Profile:
-        return profile_of(request, self.profiles, self.default_profile)
 
     # --- PreFilter, Filter, PostFilter, Score, Normalize, VMID, Reserve, assume ---
 
@@ -100,57 +77,62 @@ class Scheduler:
         """
         verdicts: Verdicts | None = None
         try:
-            check_request(self.profile(request), request)
-            cycle = self._run_pre_filter(request, now)
-            if not cycle.refusing:
-                nodes = self.cluster.nodes
-                cycle.passed = run_filters(cycle.state, request, cycle.filters, nodes, cycle.rejections)
-            verdicts = cycle.verdicts(self.cluster.nodes)
+            plugins = self.profile(request).plugins_about(request, self.cluster)
+            check_request(plugins, request)
+            cycle, verdicts = self._run_filters(request, now, plugins)
             node, score = self._run_score(cycle, verdicts)
             if node is not None and place is not None:
                 node, score = self._at(verdicts, place[0])
             if node is None:
                 return self._run_post_filter(cycle, verdicts)
-            draft = Draft(request, node.name, score, self.pick_vmid(request) if place is None else place[1])
+            vmid = self.pick_vmid(request, plugins) if place is None else place[1]
+            draft = Draft(request, node.name, score, vmid)
             refused = self._run_reserve(cycle, node, draft)
             if refused is not None:
                 return not_reserved(request, node.name, refused, verdicts)
             self._turn += 1
             decision = draft.decision(self._turn)
-            self.cluster.assume(decision)
+            self.cluster.assume(assumed_guest(decision))
         except NoVMIDAvailable as error:
-            plugins = frozenset(plugin.name for plugin in self.profile(request).plugins("vmids"))
-            return Outcome(request, error=error, looked=verdicts, rejected_by=plugins, resolvable=True)
+            by = frozenset(plugin.name for plugin in self.profile(request).sections["vmids"])
+            return Outcome(request, error=error, looked=verdicts, rejected_by=by, resolvable=True)
         except CollectionError as error:
             return Outcome(request, error=error, looked=verdicts)
         return Outcome(request, decision=decision, looked=verdicts)
 
-    def _run_pre_filter(self, request: Request, now: float) -> Cycle:
+    def _run_filters(
+        self, request: Request, now: float, plugins: Concerned | None = None
+    ) -> tuple[Cycle, Verdicts]:
+        """Run PreFilter, and Filter on all nodes."""
+        cycle, nodes = self._run_pre_filter(request, now, plugins), self.cluster.nodes
+        if not cycle.refusing:
+            cycle.passed = run_filters(cycle.state, request, cycle.filters, nodes, cycle.rejections)
+        return cycle, Verdicts(nodes, cycle.passed, cycle.rejections, next(iter(cycle.refusing.values()), None))
+
+    def _run_pre_filter(self, request: Request, now: float, plugins: Concerned | None = None) -> Cycle:
         """Run PreFilter. Its answers say which plugins evaluate nodes for the request."""
-        profile = self.profile(request)
-        concerned = profile.plugins_about(request)
+        concerned = plugins or self.profile(request).plugins_about(request, self.cluster)
         state = CycleState()
         codes: dict[str, Code] = {}
         refusing: dict[str, Status] = {}
-        with Blame() as blame:
-            for plugin in concerned.pre_filters:
-                blame.plugin = plugin
-                status = check_answer(plugin, plugin.pre_filter(state, request, self.cluster, now))
-                if status is not None:
-                    codes[plugin.name] = status.code
-                    if status.code not in SKIPS:
-                        refusing[plugin.name] = status
-        filters = _without_skipped(concerned.filters, codes, Code.SKIP_SCORE)
-        return Cycle(
-            request, profile, filters, _without_skipped(concerned.scorers, codes, Code.SKIP_FILTER), state, refusing
-        )
+        for plugin in concerned.pre_filters:
+            status = ask(plugin, plugin.pre_filter, state, request, self.cluster, now)
+            if status is not None:
+                codes[plugin.name] = status.code
+                if status.code not in SKIPS:
+                    refusing[plugin.name] = status
+        filters, scorers = concerned.filters, concerned.scorers
+        if codes:
+            filters = [p for p in filters if codes.get(p.name) in (None, Code.SKIP_SCORE)]
+            scorers = [p for p in scorers if codes.get(p.name) in (None, Code.SKIP_FILTER)]
+        return Cycle(request, concerned, filters, scorers, state, refusing)
 
     def _run_post_filter(self, cycle: Cycle, verdicts: Verdicts) -> Outcome:
         """Explain why no node passed, and ask the PostFilter plugins what would have to change."""
         request, refusals = cycle.request, self._refusals(cycle, self.cluster.nodes)
         findings = {
             plugin.name: call_plugin(plugin, plugin.post_filter, request, self.cluster, refusals)
-            for plugin in cycle.profile.plugins("post_filters")
+            for plugin in cycle.plugins.profile.sections["post_filters"]
         }
         told = zip(self.cluster.nodes, verdicts.rejections(), strict=True)
         rejections = {info.name: rejection for info, rejection in told if rejection is not None}
@@ -172,13 +154,8 @@ class Scheduler:
         if not cycle.passed:
             return None, 0.0
         for plugin in cycle.scorers:
-            raw = array("d", raw_scores(plugin, cycle.state, cycle.request, cycle.passed))
-            scores: Sequence[float] = (
-                all_in_range(plugin, raw)
-                if plugin.bounded
-                else array("d", normalize_scores(plugin, cycle.state, cycle.request, cycle.passed, raw))
-            )
-            verdicts.add(Scores(plugin.name, cycle.profile.weights[plugin.name], raw, scores))
+            raw, scores = score_nodes(plugin, cycle.state, cycle.request, cycle.passed)
+            verdicts.add(Scores(plugin.name, cycle.plugins.profile.weights[plugin.name], raw, scores))
         return verdicts.chosen()
 
     def _at(self, verdicts: Verdicts, name: str) -> tuple[NodeInfo | None, float]:
@@ -186,9 +163,9 @@ class Scheduler:
         found = next((each for each in verdicts.all() if each.node == name), None)
         if found is None or found.score is None:
             return None, 0.0
-        return self.cluster.node(name), found.score
+        return self.cluster.by_name.get(name), found.score
 
-    def pick_vmid(self, request: Request) -> int:
+    def pick_vmid(self, request: Request, concerned: Concerned | None = None) -> int:
         """Return the VMID that the request fixes, or the lowest free one that its range and pattern allow.
 
         Without either, the lowest free one within the datacenter's bounds. Raises NoVMIDAvailable, VMIDConflict,
@@ -199,7 +176,8 @@ class Scheduler:
             if request.vmid in taken:
                 raise VMIDConflict(f'VMID {request.vmid} is taken and cannot be given to VM "{request.name}"')
             return request.vmid
-        choice = self._vmid_choice(request)
+        plugins = (concerned or self.profile(request).plugins_about(request)).vmids
+        choice = _vmid_choice(plugins, request) if plugins else None
         lower, upper = (VMID_MIN, VMID_MAX)
         if choice is None:
             choice, (lower, upper) = ANY_VMID, self.cluster.snapshot.next_id
@@ -210,25 +188,9 @@ class Scheduler:
             raise NoVMIDAvailable(f"no free VMID in {choice.describe()}{whom}: all {count} are taken")
         return vmid
 
-    def _vmid_choice(self, request: Request) -> VMIDChoice | None:
-        """What all VMID plugins together allow; None when the request asks none of them."""
-        allowed: VMIDChoice | None = None
-        plugins: list[VMIDPlugin] = self.profile(request).plugins("vmids")
-        try:
-            for plugin in plugins:
-                choice = call_plugin(plugin, plugin.choice, request) if concerns(plugin, request) else None
-                if choice is not None:
-                    allowed = choice if allowed is None else intersection(allowed, choice)
-        except InvalidVMIDChoice as error:
-            raise InvalidRequest(f'VM "{request.name}": {error}') from error
-        return allowed
-
     def _run_reserve(self, cycle: Cycle, node: NodeInfo, draft: Draft) -> Status | None:
         """Run the Reserve plugins, which complete the draft. Returns the status of the first one that refuses."""
-        plugins: list[ReservePlugin] = cycle.profile.plugins("reserves")
-        for plugin in plugins:
-            if not concerns(plugin, cycle.request):
-                continue
+        for plugin in cycle.plugins.reserves:
             status = ask(plugin, plugin.reserve, cycle.state, cycle.request, node, draft)
             if status is not None and status.code is not Code.SKIP:
                 return status
@@ -250,11 +212,7 @@ class Scheduler:
 
     def scores(self, request: Request, now: float = 0.0) -> dict[str, float]:
         """Return the score of every node that all filters let pass, by name."""
-        cycle = self._run_pre_filter(request, now)
-        if not cycle.refusing:
-            nodes = self.cluster.nodes
-            cycle.passed = run_filters(cycle.state, request, cycle.filters, nodes, cycle.rejections)
-        verdicts = cycle.verdicts(self.cluster.nodes)
+        cycle, verdicts = self._run_filters(request, now)
         self._run_score(cycle, verdicts)
         return {verdict.node: verdict.score for verdict in verdicts.all() if verdict.score is not None}
 
@@ -263,7 +221,7 @@ class Scheduler:
 
         Raises NoStorageAvailable.
         """
-        info = self.cluster.node(node)
+        info = self.cluster.by_name.get(node)
         taken = None if info is None else self.draft(request, info, now=now)
         if taken is None or isinstance(taken, Status):
             why = "is not there" if taken is None else taken.text
@@ -286,6 +244,14 @@ class Scheduler:
         return {info.name: found[info.index] for info in nodes}
 
 
-def _without_skipped(plugins: Iterable[P], codes: Mapping[str, Code], other: Code) -> list[P]:
-    """Return the plugins that PreFilter did not skip; other is the code that skips only another extension point."""
-    return [plugin for plugin in plugins if codes.get(plugin.name) in (None, other)]
+def _vmid_choice(plugins: Sequence[VMIDPlugin], request: Request) -> VMIDChoice | None:
+    """What all VMID plugins together allow; None when the request asks none of them."""
+    allowed: VMIDChoice | None = None
+    try:
+        for plugin in plugins:
+            choice = call_plugin(plugin, plugin.choice, request)
+            if choice is not None:
+                allowed = choice if allowed is None else intersection(allowed, choice)
+    except InvalidVMIDChoice as error:
+        raise InvalidRequest(f'VM "{request.name}": {error}') from error
+    return allowed

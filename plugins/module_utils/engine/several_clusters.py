@@ -100,7 +100,7 @@ class MultiClusterScheduler(Scheduler):
             guests=tuple(
                 self._guest_between(member.name, guest)
                 for member in self._members
-                for guest in member.scheduler.cluster
+                for guest in member.scheduler.cluster.guests.values()
                 # A guest that is being moved counts on two nodes.
                 if guest.vmid > 0
             ),
@@ -151,7 +151,7 @@ class MultiClusterScheduler(Scheduler):
 
     def _assume(self, member: Member, decision: Decision, between: Request) -> None:
         there = Decision(between, member.name, next(self._numbers))
-        self.cluster.assume_guest(self._guest_between(member.name, assumed_guest(decision), there.vmid))
+        self.cluster.assume(self._guest_between(member.name, assumed_guest(decision), there.vmid))
         self.chosen[decision.request.name] = Chosen(member, decision, there)
 
     def _guest_between(self, cluster: str, guest: Guest, number: int | None = None) -> Guest:
@@ -234,5 +234,5 @@ def _try_member(member: Member, request: Request, refused: Mapping[str, Status],
 
 def profile_between(profile: Profile) -> Profile:
     """Return the profile with those of its plugins whose rules hold between clusters."""
-    there = {type(plugin) for plugin in profile.all()}
+    there = {type(plugin) for plugin in profile.plugins}
     return Profile(profile.name, Registry(plugin for plugin in BETWEEN_CLUSTERS if plugin in there))

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import bisect
 import heapq
 import typing as t
 from collections.abc import Mapping, Sequence
@@ -41,10 +40,6 @@ class NodeVerdict:
     scores: Mapping[str, PluginScore] = field(default_factory=dict)
 
     @property
-    def feasible(self) -> bool:
-        return self.status is None
-
-    @property
     def rejected_by(self) -> str | None:
         """The plugin that rejected the node."""
         return None if self.status is None else self.status.plugin
@@ -76,7 +71,7 @@ class Verdicts:
         """passed are the nodes that passed all filters, rejections the statuses of the others by the node's index.
         refused is the status of a PreFilter that refused every node.
         """
-        self._nodes = nodes
+        self.nodes = nodes
         self._passed = passed
         self._rejections = rejections
         self._refused = refused
@@ -107,31 +102,23 @@ class Verdicts:
 
     def rejections(self) -> list[Status | None]:
         """For each node, in order of name, why it was rejected, or None."""
-        return [self._refused or self._rejections.get(info.index) for info in self._nodes]
-
-    @property
-    def node_count(self) -> int:
-        return len(self._nodes)
+        return [self._refused or self._rejections.get(info.index) for info in self.nodes]
 
     def rejected_nodes(self) -> dict[tuple[str, str], list[str]]:
         """Return the names of the rejected nodes by plugin and reason, the most frequent reasons first."""
         found: dict[tuple[str, str], list[str]] = {}
-        for info, rejection in zip(self._nodes, self.rejections(), strict=True):
+        for info, rejection in zip(self.nodes, self.rejections(), strict=True):
             if rejection is not None:
                 found.setdefault((rejection.plugin, rejection.reason), []).append(info.name)
         return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
 
     def all(self) -> tuple[NodeVerdict, ...]:
         """One verdict per node, in order of name."""
-        told = zip(self._nodes, self.rejections(), strict=True)
+        positions = {info.index: position for position, info in enumerate(self._passed)}
         return tuple(
-            self._of(self._position(info)) if rejection is None else NodeVerdict(info.name, rejection)
-            for info, rejection in told
+            self._of(positions[info.index]) if rejection is None else NodeVerdict(info.name, rejection)
+            for info, rejection in zip(self.nodes, self.rejections(), strict=True)
         )
-
-    def _position(self, info: NodeInfo) -> int:
-        """Return the position of a node among those that passed."""
-        return bisect.bisect_left(self._passed, info.index, key=lambda passed: passed.index)
 
     def _of(self, position: int) -> NodeVerdict:
         """Return the verdict on a node that passed."""

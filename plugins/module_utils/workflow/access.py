@@ -328,7 +328,7 @@ class Access:
 
 def subjects_of(profiles: Iterable[Profile]) -> frozenset[Subject]:
     """Return the data that the plugins of these profiles need besides nodes, guests and storages."""
-    return frozenset(subject for profile in profiles for plugin in profile.all() for subject in plugin.reads)
+    return frozenset(subject for profile in profiles for plugin in profile.plugins for subject in plugin.reads)
 
 
 def needs_root(options: Mapping[str, t.Any]) -> str | None:

@@ -111,7 +111,7 @@ class Shapes:
         state = cluster_state(with_moves(whole, counted.under_way), counted.stand_ins)
         requests = [access.standing.on_request(request, whole.nodes) for request in resolved]
         if Subject.DEMAND in subjects:
-            requests = [with_demand(request, state) for request in requests]
+            requests = [with_demand(request, state.guests.values()) for request in requests]
         firsts = {name: number for number, name in reversed(list(enumerate(self.names)))}
         alone = sorted(firsts.values()) if len(firsts) > 1 else ()
         return how_many(state, self.profiles, requests, default_profile=self.default_profile, most=most, alone=alone)

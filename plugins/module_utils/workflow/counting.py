@@ -143,7 +143,7 @@ def cluster_state(whole: Snapshot, stand_ins: Iterable[Guest], excluded: Collect
     """
     state = ClusterState(replace(whole, vmids_unseen=whole.vmids_unseen.union(excluded)))
     for guest in stand_ins:
-        state.assume_guest(guest)
+        state.assume(guest)
     return state
 
 

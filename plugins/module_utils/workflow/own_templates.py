@@ -30,7 +30,7 @@ def in_waves(jobs: Sequence[Job], cluster: ClusterState) -> Iterator[Sequence[Jo
 def _has_source_among(job: Job, jobs: Collection[Job], cluster: ClusterState) -> bool:
     """Whether a VM is cloned from a template that is to be made. One that exists has precedence."""
     clone = job.entry.clone
-    if clone is None or any(guest.kind == "qemu" and clone.names(guest) for guest in cluster):
+    if clone is None or any(guest.kind == "qemu" and clone.names(guest) for guest in cluster.guests.values()):
         return False
     return any(
         other is not job and other.entry.request.options.get(TEMPLATE) and clone.names(_claim(other)) for other in jobs

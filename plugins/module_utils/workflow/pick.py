@@ -35,7 +35,7 @@ def pick_vmids(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
     # The VMIDs are not for a particular VM.
     request = replace(vm_request({**params, "name": "any"}), name="")
     profile = Profile(PROFILE, builtin_registry())
-    check_request(profile, request)
+    check_request(profile.plugins_about(request), request)
     access = Access.open(params, lambda nodes: {})
     try:
         scheduler = Scheduler(_state(access, request, params), {PROFILE: profile}, PROFILE)

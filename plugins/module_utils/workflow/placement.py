@@ -96,7 +96,8 @@ class Placement:
     def with_starting(self) -> Iterator[None]:
         """Count guests that the run starts as running while other VMs are decided."""
         state = self.scheduler.cluster
-        stopped = [guest for vmid in self.starting if (guest := state.get(vmid)) is not None and not guest.running]
+        starting = (state.guests.get(vmid) for vmid in self.starting)
+        stopped = [guest for guest in starting if guest is not None and not guest.running]
         for guest in stopped:
             state.restore(replace(guest, status="assumed"))
         try:
@@ -108,7 +109,7 @@ class Placement:
     def without_decisions(self, decisions: Iterable[Decision]) -> ClusterState:
         """Return the cluster without the decisions, and with the guests that the run starts counted as running."""
         made, starting = {decision.vmid for decision in decisions}, set(self.starting)
-        guests = (guest for guest in self.scheduler.cluster if guest.vmid not in made)
+        guests = (guest for guest in self.scheduler.cluster.guests.values() if guest.vmid not in made)
         running = (replace(g, status="assumed") if g.vmid in starting else g for g in guests)
         return ClusterState(replace(self.scheduler.cluster.snapshot, guests=tuple(running)))
 

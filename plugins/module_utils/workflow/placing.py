@@ -140,7 +140,7 @@ class Placer:
         for job in jobs:
             if job.decision is not None and job.entry.request.options.get(TEMPLATE):
                 made_from = self.base_of(job.decision.request, job.entry)
-                node = placement.scheduler.cluster.node(job.decision.node)
+                node = placement.scheduler.cluster.by_name.get(job.decision.node)
                 self._templates.foretell(job.decision, made_from, {} if node is None else node.volumes)
 
     def lease(self) -> contextlib.AbstractContextManager[LeasedCycle]:
@@ -342,7 +342,7 @@ class Placer:
                     check_new(request.options)
                 request = self._access.standing.on_request(request, state.snapshot.nodes)
                 if Subject.DEMAND in self._subjects:
-                    request = with_demand(request, state)
+                    request = with_demand(request, state.guests.values())
                 inherited = self.base_of(request, job.entry)
                 if self.addresses is not None:
                     request = self.addresses.assign(job.entry, request, inherited)
@@ -366,7 +366,7 @@ class Placer:
         """Return the run's requests for VMs that exist already."""
         if not self._asked:
             return ()
-        return known_among(self._asked, placement.scheduler.cluster).values()
+        return known_among(self._asked, placement.scheduler.cluster.guests.values()).values()
 
     def note(self, job: Job, outcome: Outcome, placement: Placement) -> None:
         """Note what was decided about a new VM."""
@@ -401,7 +401,7 @@ def _is_found_by_name(entry: Entry) -> bool:
 
 def _device_cautions(decision: Decision, state: ClusterState) -> list[str]:
     """Return what the decision about devices cannot promise."""
-    node = state.node(decision.node)
+    node = state.by_name.get(decision.node)
     if node is None:
         return []
     return mixed_mappings(decision.request, decision.devices, [use.device for use in node.devices], Matcher())

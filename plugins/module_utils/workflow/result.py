@@ -145,7 +145,7 @@ def decision_result(outcome: Outcome, in_full: int = NODES_IN_FULL, *, brief: bo
     looked, second = outcome.looked, outcome.runner_up
     verdicts: Sequence[NodeVerdict] = ()
     if looked is not None and not brief:
-        verdicts = looked.all() if looked.node_count <= in_full else looked.best(BEST_TOLD)
+        verdicts = looked.all() if len(looked.nodes) <= in_full else looked.best(BEST_TOLD)
     return {
         "node": decision.node if decision else None,
         "vmid": decision.vmid if decision else None,
@@ -171,7 +171,7 @@ def _node_result(verdict: NodeVerdict) -> dict[str, t.Any]:
     """Return the verdict on a node as the result has it."""
     return {
         "node": verdict.node,
-        "feasible": verdict.feasible,
+        "feasible": verdict.status is None,
         "score": None if verdict.score is None else round(verdict.score, 2),
         "scores": {
             plugin: {

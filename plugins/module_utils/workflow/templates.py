@@ -98,7 +98,7 @@ class Templates:
         """Return the guests. The cluster's list shows some seconds late that a VM has become a template, which matters
         if several have the name.
         """
-        guests = [self._own.get(guest.vmid, guest) for guest in cluster]
+        guests = [self._own.get(guest.vmid, guest) for guest in cluster.guests.values()]
         named = {guest.vmid: guest for guest in guests if guest.kind == "qemu" and clone.names(guest)}
         plain = [guest for guest in named.values() if not guest.template]
         if not plain or len(named) == 1:
@@ -158,7 +158,7 @@ def _sources(entry: Entry, clone: Clone, guests: Iterable[Guest], cluster: Clust
     silent = [guest for guest in vms if is_silent(guest) and clone.vmid is None and clone.allows(guest)]
     found = _claim(entry, clone, namesakes, silent)
     nodes = {guest.node for guest in found}
-    online = [guest for guest in found if (info := cluster.node(guest.node)) is not None and info.node.online]
+    online = [guest for guest in found if (info := cluster.by_name.get(guest.node)) is not None and info.node.online]
     if not online:
         raise TemplateNotFound(
             f"clone: {_list_locations(found)}, which {'is' if len(nodes) == 1 else 'are'} offline, for {entry.label}"

@@ -17,6 +17,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cach
     COLUMNS_KEPT,
     ClusterState,
     NodeInfo,
+    assumed_guest,
     of_sums,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
@@ -47,10 +48,10 @@ def decision(vmid: int = 100, at: str = "pve1", **fields: t.Any) -> Decision:
 @pytest.mark.parametrize("parts", list(itertools.permutations([0.1, 0.2, 0.3])))
 def test_parts_of_cpus__sum_up_to_the_same_in_whatever_order(parts: tuple[float, ...]) -> None:
     state = cluster(NODES, [guest(100 + number, "pve1", cores, 1) for number, cores in enumerate(parts)])
-    assert sums(state.node("pve1")) == (0.6, 3, 0.6, 3)
-    state.assume(decision(200))
+    assert sums(state.by_name.get("pve1")) == (0.6, 3, 0.6, 3)
+    state.assume(assumed_guest(decision(200)))
     state.forget(200)
-    assert sums(state.node("pve1")) == (0.6, 3, 0.6, 3)
+    assert sums(state.by_name.get("pve1")) == (0.6, 3, 0.6, 3)
 
 
 def test_what_runs__is_summed_and_templates_never_are() -> None:
@@ -61,54 +62,54 @@ def test_what_runs__is_summed_and_templates_never_are() -> None:
         guest(103, "elsewhere", 8, 8),
     ]
     state = cluster(NODES, guests)
-    assert sums(state.node("pve1")) == (2, 4, 3, 5)
-    assert sums(state.node("pve2")) == (0, 0, 0, 0)
+    assert sums(state.by_name.get("pve1")) == (2, 4, 3, 5)
+    assert sums(state.by_name.get("pve2")) == (0, 0, 0, 0)
     assert {100, 101, 102, 103} <= set(state.taken)
 
 
 def test_assumed_vm__counts_until_it_is_forgotten() -> None:
     state = cluster(NODES)
-    state.assume(decision())
-    assert sums(state.node("pve1")) == (2, 4, 2, 4)
+    state.assume(assumed_guest(decision()))
+    assert sums(state.by_name.get("pve1")) == (2, 4, 2, 4)
     assert 100 in state.taken
     state.forget(100)
-    assert sums(state.node("pve1")) == (0, 0, 0, 0)
+    assert sums(state.by_name.get("pve1")) == (0, 0, 0, 0)
     assert 100 not in state.taken
-    assert state.get(100) is None
+    assert state.guests.get(100) is None
 
 
 def test_vm_that_the_cluster_shows__cannot_be_forgotten() -> None:
     state = cluster(NODES, [guest(100, "pve1")])
     state.forget(100)
-    assert state.get(100) is not None
+    assert state.guests.get(100) is not None
 
 
 def test_vmid__is_assumed_once() -> None:
     state = cluster(NODES, [guest(100, "pve1")])
     with pytest.raises(ValueError, match="VMID 100 is taken by 'vm-100'"):
-        state.assume(decision())
+        state.assume(assumed_guest(decision()))
 
 
 def test_restoring__believes_what_is_there() -> None:
     state = cluster(NODES)
-    state.assume(decision())
+    state.assume(assumed_guest(decision()))
     state.restore(guest(100, "pve2", 1, 2, name="other"))
-    assert sums(state.node("pve1")) == (0, 0, 0, 0)
-    assert sums(state.node("pve2")) == (1, 2, 1, 2)
+    assert sums(state.by_name.get("pve1")) == (0, 0, 0, 0)
+    assert sums(state.by_name.get("pve2")) == (1, 2, 1, 2)
     state.forget(100)
-    assert state.get(100) is not None
+    assert state.guests.get(100) is not None
 
 
 def holders(state: ClusterState) -> list[int]:
     """The VMIDs of the guests that must be apart."""
-    return [vmid for there in state.repelling.holders(APART).values() for vmid in there]
+    return [vmid for there in state.repelling.get(APART, {}).values() for vmid in there]
 
 
 def test_repelling_terms__of_decided_vms_are_known_as_long_as_they_are_there() -> None:
     state = cluster(NODES)
-    state.assume(decision(100, affinity=(APART,)))
-    state.assume(decision(101, affinity=(APART,)))
-    state.assume(decision(102))
+    state.assume(assumed_guest(decision(100, affinity=(APART,))))
+    state.assume(assumed_guest(decision(101, affinity=(APART,))))
+    state.assume(assumed_guest(decision(102)))
     assert holders(state) == [100, 101]
     state.forget(100)
     assert holders(state) == [101]
@@ -135,13 +136,13 @@ def test_sums_by_difference__are_those_of_a_fresh_count(steps: list[tuple[str, G
     storages = [Storage(name, at, shared=name == "ceph") for name in ("ceph", "local") for at in ("pve1", "pve2")]
     state = cluster(NODES, storages=storages)
     for action, shown in steps:
-        if action == "assume" and state.get(shown.vmid) is None:
-            state.assume_guest(shown)
+        if action == "assume" and state.guests.get(shown.vmid) is None:
+            state.assume(shown)
         elif action == "forget":
             state.forget(shown.vmid)
         elif action == "restore":
             state.restore(shown)
-    counted = cluster(NODES, list(state), storages=storages)
+    counted = cluster(NODES, list(state.guests.values()), storages=storages)
     assert picture(state) == picture(counted)
 
 
@@ -167,7 +168,7 @@ class Memory:
 def test_column__has_the_changed_nodes_looked_at_again_and_no_others() -> None:
     state, memory = cluster(NODES), Memory()
     assert of_sums(state.nodes, "memory", memory) == [0, 0]
-    state.assume(decision(100))
+    state.assume(assumed_guest(decision(100)))
     memory.looked_at.clear()
     assert of_sums(state.nodes, "memory", memory) == [4 * GIB, 0]
     state.forget(100)
@@ -179,7 +180,7 @@ def test_column__after_more_changes_than_nodes_has_each_looked_at_once() -> None
     state, memory = cluster(NODES), Memory()
     of_sums(state.nodes, "memory", memory)
     for vmid in range(100, 110):
-        state.assume(decision(vmid))
+        state.assume(assumed_guest(decision(vmid)))
     memory.looked_at.clear()
     assert of_sums(state.nodes, "memory", memory) == [40 * GIB, 0]
     assert memory.looked_at == ["pve1", "pve2"]

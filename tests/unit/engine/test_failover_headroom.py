@@ -53,7 +53,7 @@ def test_reason__names_the_node_whose_loss_would_strand_which_vm() -> None:
         [node("pve1"), node("pve2"), node("pve3")],
         [guest(100, "pve1", gib=20, name="db"), guest(101, "pve2", gib=10), guest(102, "pve3", gib=13)],
     )
-    refused = {v.node: v for v in scheduler(state, ON).schedule(vm(gib=10)).verdicts() if not v.feasible}
+    refused = {v.node: v for v in scheduler(state, ON).schedule(vm(gib=10)).verdicts() if v.status is not None}
     # Only pve2 can take db: with the new VM on pve3 it still does.
     assert list(refused) == ["pve2"]
     assert refused["pve2"].rejected_by == "FailoverHeadroom"
@@ -246,7 +246,7 @@ def test_what_passes__survives_the_loss_of_any_node(
 
 def can_be_absorbed(state: ClusterState, lost: str) -> bool:
     """Whether any of all ways to place the lost node's guests on the others fits; room below zero counts as none."""
-    loads = [(g.memory, g.cores) for g in state if g.node == lost]
+    loads = [(g.memory, g.cores) for g in state.guests.values() if g.node == lost]
     rooms = {info.name: LIMITS.room(info) for info in state.nodes if info.name != lost}
     for places in itertools.product(rooms, repeat=len(loads)):
         left = {name: list(room) for name, room in rooms.items()}
@@ -273,7 +273,7 @@ def test_keeping_up_with_the_run__answers_as_reading_again_does(
             assert kept.stranding(info, new) == anew.stranding(info, new)
         if number % 3 == 2:
             state.forget(500 + number - 1)
-        state.assume_guest(guest(500 + number, f"n{(number * gib) % 4}", 1, gib, status="assumed"))
+        state.assume(guest(500 + number, f"n{(number * gib) % 4}", 1, gib, status="assumed"))
 
 
 def test_fifty_nodes_with_five_hundred_guests__take_little_work() -> None:

@@ -221,4 +221,4 @@ def test_reserve_that_refuses_or_raises__leaves_nothing_behind() -> None:
     outcome = scheduler(state, own=own).schedule(vm())
     assert asked == ["First", "Second"]
     assert outcome.message == 'VM "new" could not be reserved on pve1: Second: no'
-    assert not list(state)
+    assert not state.guests

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -18,18 +18,15 @@ from support.effort import lines_run
 from support.random_clusters import requests, snapshots
 from support.small_cluster import guest, node, profile, vm
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.allocatable import MemoryLimit
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch import place_batch
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch_cycle import schedule_all
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import (
     ClusterState,
     DeviceUse,
-    NodeInfo,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.ha_placement import HARules
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.limits import (
-    MemoryOvercommit,
-    VCPULimit,
-)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.limits import VCPULimit
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.nodes import (
     NodeAffinity,
     NodeName,
@@ -227,9 +224,9 @@ def accept(*_arguments: t.Any, **_named: t.Any) -> None:
     """A filter that has nothing against any node."""
 
 
-def one_less(_plugin: MemoryOvercommit, info: NodeInfo) -> float:
-    """A sum that forgets one VM."""
-    return max(info.memory - 8 * GIB, 0)
+def one_more(_limit: MemoryLimit, hosts: Iterable[Node], _request: Request | None = None) -> list[tuple[float, float]]:
+    """A limit that is one VM too high."""
+    return [(host.memory + 8 * GIB, 1.0) for host in hosts]
 
 
 def counts_guests(state: ClusterState, guest: Guest, sign: int, count: t.Any = ClusterState._count) -> None:
@@ -246,7 +243,7 @@ FULL = tuple(vm(f"app-{number}", gib=8, cores=4) for number in range(10))
 KINDS = tuple(vm(f"web-{number}", affinity=(APART,)) for number in range(3))
 
 FAULTS: dict[str, tuple[t.Any, str, t.Any, Snapshot, Sequence[Request], str]] = {
-    "a limit that is off by one": (MemoryOvercommit, "allocated_on", one_less, cluster(), FULL, "memory of pve1"),
+    "a limit that is off by one": (MemoryLimit, "sizes_and_ratios", one_more, cluster(), FULL, "memory of pve1"),
     "decisions that are not counted": (ClusterState, "_count", counts_guests, cluster(), FULL, "memory of pve1"),
     "space that is not counted": (
         ClusterState, "_count", counts_space, cluster(storages=CEPH),

@@ -20,7 +20,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
 
 
 def names(found: Profile, section: str) -> list[str]:
-    return [plugin.name for plugin in found.plugins(section)]
+    return [plugin.name for plugin in found.sections[section]]
 
 
 def test_upstreams_plugins__are_on_by_default_but_two() -> None:
@@ -41,7 +41,7 @@ def test_plugin__is_turned_off_at_one_point_and_stays_on_at_the_other(section: s
     found = profile({section: {"VMAffinity": {"enable": False}}})
     assert ("VMAffinity" in names(found, "filters")) is (section != "filters")
     assert ("VMAffinity" in names(found, "scores")) is (section != "scores")
-    assert [p.name for p in found.all()].count("VMAffinity") == 1
+    assert [p.name for p in found.plugins].count("VMAffinity") == 1
 
 
 def test_weight__goes_before_the_plugins_own() -> None:
@@ -102,7 +102,7 @@ def test_empty_section__changes_nothing() -> None:
 
 def test_numbers__may_come_as_text() -> None:
     """Templates make text of everything."""
-    (cpu,) = [p for p in profile(_cpu("2.5")).plugins("filters") if p.name == "CPUOvercommit"]
+    (cpu,) = [p for p in profile(_cpu("2.5")).sections["filters"] if p.name == "CPUOvercommit"]
     assert cpu.config["ratio"] == 2.5
 
 
@@ -126,7 +126,7 @@ def test_one_plugin_at_two_points__has_one_config() -> None:
         settings = {"a": Setting("int", 1, ""), "b": Setting("int", 1, "")}
 
     config = {"filters": {"Both": {"config": {"a": 2}}}, "scores": {"Both": {"config": {"b": 3}}}}
-    (both,) = [p for p in profile(config, [Both]).plugins("filters") if p.name == "Both"]
+    (both,) = [p for p in profile(config, [Both]).sections["filters"] if p.name == "Both"]
     assert both.config == {"a": 2, "b": 3}
     config["scores"]["Both"]["config"]["a"] = 4
     with pytest.raises(InvalidPluginConfig, match="contradicts the value given in another section"):

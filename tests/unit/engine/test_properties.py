@@ -50,9 +50,9 @@ STEPS = st.lists(st.one_of(requests(), st.integers(0, 20)), min_size=1, max_size
 def fresh(snapshot: Snapshot, used: Scheduler) -> Scheduler:
     """A new scheduler over the state that used has come to, counted from the start."""
     state = ClusterState(snapshot)
-    for known in used.cluster:
+    for known in used.cluster.guests.values():
         if known.status == "assumed":
-            state.assume_guest(known)
+            state.assume(known)
     return Scheduler(state, {"balanced": PROFILE})
 
 
@@ -240,12 +240,12 @@ class NotBeside(PreFilterPlugin):
     name = "NotBeside"
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        return unschedulable("were taken") if any(guest.name == "rival" for guest in cluster) else None
+        return unschedulable("were taken") if any(guest.name == "rival" for guest in cluster.guests.values()) else None
 
 
 def test_refusal_of_every_node__is_looked_up_anew() -> None:
     state = cluster([node("pve1")])
-    state.assume_guest(guest(100, "pve1", name="rival"))
+    state.assume(guest(100, "pve1", name="rival"))
     where = scheduler(state, own=[NotBeside])
     assert where.schedule(vm("a")).decision is None
     state.forget(100)

@@ -121,7 +121,7 @@ def test_group_that_does_not_fit_whole__leaves_nothing_behind() -> None:
     outcomes = schedule_all(scheduler(state), [member(name, "g", 20) for name in ("a", "b", "c")])
     assert placed(outcomes) == []
     assert used_gib(state) == 0
-    assert not [g for g in state if g.status == "assumed"]
+    assert not [g for g in state.guests.values() if g.status == "assumed"]
 
 
 def test_every_member__is_told_why() -> None:
@@ -206,7 +206,7 @@ def test_groups__that_were_barred_get_another_chance_one_by_one() -> None:
     state = cluster([node("pve1"), node("pve2")])
     outcomes = schedule_all(scheduler(state), requests)
     assert placed(outcomes) == ["b1", "b2"]
-    assert [guest_.name for guest_ in state if guest_.status == "assumed"] == ["b1", "b2"]
+    assert [guest_.name for guest_ in state.guests.values() if guest_.status == "assumed"] == ["b1", "b2"]
     assert all(outcome.error is not None for outcome in outcomes if outcome.decision is None)
 
 

@@ -9,9 +9,7 @@ import typing as t
 
 import pytest
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.storages import (
-    parse_storage_classes,
-)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.storages import VolumeBinding
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidPluginConfig
 
 
@@ -25,5 +23,5 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
 )
 def test_storage_class__refuses_a_pattern_that_is_not_supported(pattern: t.Any, told: str) -> None:
     with pytest.raises(InvalidPluginConfig) as raised:
-        parse_storage_classes({"fast": {"storages": ["ok.*", pattern]}})
+        VolumeBinding({"storage_classes": {"fast": {"storages": ["ok.*", pattern]}}})
     assert raised.value.message == f"storage_classes.fast.storages: {told}"

@@ -35,7 +35,7 @@ OFFLINE = frozenset({"off"})
 def info(name: str, *storages: Storage) -> NodeInfo:
     """One node of a cluster of pve1, pve2 and the offline node off, with what it sees of the storages."""
     nodes = [node(each, online=each not in OFFLINE) for each in ("pve1", "pve2", "off")]
-    found = cluster(nodes, storages=storages).node(name)
+    found = cluster(nodes, storages=storages).by_name.get(name)
     assert found is not None
     return found
 

@@ -22,9 +22,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cach
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import CycleState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.status import Status
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.storages import (
-    parse_storage_classes,
-)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.storages import VolumeBinding
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import Profile
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.verdicts import NodeVerdict, Outcome
@@ -61,7 +59,7 @@ PROFILE = {"filters": {"VolumeBinding": {"config": {"storage_classes": CLASSES}}
 BY_SPACE = {**PROFILE, "scores": {"LeastAllocated": {"config": {"storage_weight": 1}}}}
 """Another score goes by the space of storages, and by more than that."""
 
-PARSED = parse_storage_classes(CLASSES)
+PARSED = VolumeBinding({"storage_classes": CLASSES}).sets["storage_classes"]
 PLAIN = StorageClass("")
 APART = (AffinityTerm(False, Selector(name="db-.*"), required=False),)
 
@@ -195,7 +193,7 @@ def class_of(disk: Disk | None) -> StorageClass:
 
 def check(decision: Decision, state: ClusterState) -> None:
     """The decision as it is right after it was made."""
-    info = state.node(decision.node)
+    info = state.by_name.get(decision.node)
     assert info is not None
     request = decision.request
     asked = {disk.slot: disk for disk in request.disks}
@@ -220,7 +218,7 @@ def check_clone(decision: Decision, state: ClusterState) -> None:
     assert (clone is None) == (template is None)
     if clone is None or template is None:
         return
-    info = state.node(decision.node)
+    info = state.by_name.get(decision.node)
     assert info is not None
     size = sum(decision.storage_bytes.values())
     asked = {disk.slot: disk for disk in decision.request.disks}
@@ -276,8 +274,8 @@ def test_storages_that_were_changed__lead_to_the_decisions_of_ones_counted_anew(
                 where.undo(placed.pop(step % len(placed)))
             continue
         fresh = placed_on(found, config)
-        for known in where.cluster:
-            fresh.cluster.assume_guest(known)
+        for known in where.cluster.guests.values():
+            fresh.cluster.assume(known)
         expected, outcome = fresh.schedule(step), where.schedule(step)
         assert (outcome.decision, outcome.message) == (expected.decision, expected.message)
         told.append((outcome, expected.verdicts()))

@@ -44,7 +44,7 @@ def find(
     at: str = "pve1",
 ) -> Binding | Status:
     names = sorted({storage.node for storage in storages})
-    info = cluster([node(name) for name in names], storages=storages, volumes=volumes or {}).node(at)
+    info = cluster([node(name) for name in names], storages=storages, volumes=volumes or {}).by_name.get(at)
     assert info is not None
     return find_volumes(vm(disks=disks), info, {each.name: each for each in classes})
 

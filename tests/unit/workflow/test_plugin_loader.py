@@ -82,7 +82,7 @@ def refusal(*paths: str) -> str:
 def nodes_allowed(registry: Registry, plugin_config: dict[str, object]) -> list[str]:
     state = cluster([node("pve1"), node("pve2"), node("pve3")])
     outcome = Scheduler(state, build_profiles(registry, plugin_config)).schedule(vm())
-    return [verdict.node for verdict in outcome.verdicts() if verdict.feasible]
+    return [verdict.node for verdict in outcome.verdicts() if verdict.status is None]
 
 
 def test_plugin_from_a_file__runs_and_is_configured_like_the_built_in_ones(folder: Path) -> None:
@@ -101,14 +101,14 @@ def test_directory__gives_its_files_but_not_hidden_or_deeper_ones(folder: Path) 
     write(folder / "notes.txt", "nothing")
     registry = Registry()
     load_plugin_paths(registry, [str(folder)])
-    assert [plugin.name for plugin in registry] == ["A", "B"]
+    assert [plugin.name for plugin in registry.plugins.values()] == ["A", "B"]
 
 
 def test_files_of_the_same_name__do_not_get_into_each_others_way(folder: Path) -> None:
     registry = Registry()
     load_plugin_paths(registry, [write(folder / "x" / "p.py", own("A")), write(folder / "y" / "p.py", own("B"))])
-    assert [plugin.name for plugin in registry] == ["A", "B"]
-    assert len({plugin.__module__ for plugin in registry}) == 2
+    assert [plugin.name for plugin in registry.plugins.values()] == ["A", "B"]
+    assert len({plugin.__module__ for plugin in registry.plugins.values()}) == 2
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ pytest.importorskip("highspy")
 
 
 def proof(state: ClusterState, goals: Goals) -> Plan:
-    mobility = {each.vmid: Mobility(cost=each.memory) for each in state}
+    mobility = {each.vmid: Mobility(cost=each.memory) for each in state.guests.values()}
     profiles = {"balanced": profile()}
     return add_proof(make_plan(state, profiles, goals, mobility), state, profiles, goals, mobility)
 

@@ -62,7 +62,9 @@ class Plugin(abc.ABC):
         settings: the keys of its config.
         enabled: whether it runs when the plugin config does not name it.
         about: the attributes of a request that the plugin evaluates. It is not called for a request that sets none of
-            them. If empty, it is called for every request.
+            them, unless the cluster has one of about_cluster. If both are empty, it is called for every request.
+        about_cluster: attributes of ClusterState, the same for clusters.
+        idle_without: keys of its config. It is not called if none of them is set.
         events: which events can change its verdict; a VM that it rejected is tried again only after one of them.
         category: what its rejections are about. If only plugins of Category.STORAGE and Category.PLACEMENT reject the
             nodes, the error is NoStorageAvailable.
@@ -78,6 +80,8 @@ class Plugin(abc.ABC):
     settings: t.ClassVar[Mapping[str, Setting]] = {}
     enabled: t.ClassVar[bool] = True
     about: t.ClassVar[tuple[str, ...]] = ()
+    about_cluster: t.ClassVar[tuple[str, ...]] = ()
+    idle_without: t.ClassVar[tuple[str, ...]] = ()
     events: t.ClassVar[frozenset[Event]] = frozenset({Event.NODE, Event.GUEST})
     category: t.ClassVar[Category] = Category.RULE
     cure: t.ClassVar[str] = ""
@@ -93,14 +97,6 @@ class Plugin(abc.ABC):
     def pre_enqueue(self, request: Request) -> Status | None:
         """Raise InvalidRequest for a request that no cluster could fulfil. Called before a cluster is read."""
         return None
-
-
-def concerns(plugin: Plugin, request: Request) -> bool:
-    """Whether the request sets an attribute that the plugin evaluates."""
-    for attribute in plugin.about:
-        if getattr(request, attribute):
-            return True
-    return not plugin.about
 
 
 class PreEnqueuePlugin(Plugin):
@@ -143,6 +139,10 @@ class FilterPlugin(Plugin):
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         """Return None if the node is suitable, else the status with the reason."""
 
+    def filter_all(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[Status | None]:
+        """Return the answers of C(filter) for the nodes."""
+        return [self.filter(state, request, node) for node in nodes]
+
 
 class PostFilterPlugin(Plugin):
     """Called when no node passed; may add findings for the user, keyed by its name."""
@@ -172,6 +172,10 @@ class ScorePlugin(Plugin):
     @abc.abstractmethod
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         """Return a number in any unit, or within 0..100 if the plugin is bounded. More is better."""
+
+    def score_all(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[float]:
+        """Return the scores of the nodes."""
+        return [self.score(state, request, node) for node in nodes]
 
     def normalize(
         self, state: CycleState, request: Request, nodes: Sequence[NodeInfo], scores: list[float]
@@ -250,6 +254,7 @@ class Setting:
         kind: bool, int, float, str, list or dict.
         default: used when the key is absent; None is allowed for every kind and means "not set".
         help: one sentence with the unit.
+        values: for dict, what each of its values is.
         minimum: smallest number allowed, for int and float.
         choices: the only values allowed, for str.
     """
@@ -259,6 +264,7 @@ class Setting:
     help: str
     minimum: float | None = None
     choices: tuple[str, ...] = ()
+    values: Setting | None = None
 
     def check(self, where: str, value: t.Any) -> t.Any:
         """Return value as this setting's kind, or raise InvalidPluginConfig; where names the plugin and key."""
@@ -275,6 +281,8 @@ class Setting:
             raise InvalidPluginConfig(f"{where}: expected at least {self.minimum:g}, got {value!r}")
         if self.choices and value not in self.choices:
             raise InvalidPluginConfig(f"{where}: expected one of {', '.join(self.choices)}, got {value!r}")
+        if self.values is not None:
+            return {key: self.values.check(f"{where}.{key}", each) for key, each in value.items()}
         return float(value) if self.kind == "float" else value
 
 

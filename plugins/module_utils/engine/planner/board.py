@@ -59,7 +59,7 @@ class Board:
         self.reach = Reach(scheduler, closed, now)
         self.items: list[Item] = []
         self.item_of: dict[int, Item] = {}
-        filters = [plugin for profile in scheduler.profiles.values() for plugin in profile.plugins("filters")]
+        filters = [plugin for profile in scheduler.profiles.values() for plugin in profile.sections["filters"]]
         self._about_guests = {plugin.name for plugin in filters if plugin.about}
         self.cures: Mapping[str, str] = {plugin.name: plugin.cure for plugin in filters if plugin.cure}
         policy = self.reach.policy
@@ -79,7 +79,7 @@ class Board:
         """Add guests that move together as one item."""
         rules = self.state.snapshot.ha_rules
         parts = [guest_part(guest, mobility[guest.vmid], self.reach.policy, rules) for guest in guests]
-        hosts = {guest.node: host.index for guest in guests if (host := self.state.node(guest.node)) is not None}
+        hosts = {guest.node: host.index for guest in guests if (host := self.state.by_name.get(guest.node)) is not None}
         homes = frozenset(hosts.values())
         known = all(
             guest.node in hosts and self.nodes[hosts[guest.node]].node.online and not mobility[guest.vmid].stuck[0]
@@ -201,7 +201,7 @@ class Board:
         """
         for number, part in enumerate(beside, start=VMID_MAX + 1):
             host = self.nodes[node].name
-            self.state.assume_guest(replace(as_guest(part), vmid=number, node=host, constraints=NO_CONSTRAINTS))
+            self.state.assume(replace(as_guest(part), vmid=number, node=host, constraints=NO_CONSTRAINTS))
         found = self._ask(item, node, lambda status: not _of_room(status))
         for number in range(VMID_MAX + 1, VMID_MAX + 1 + len(beside)):
             self.state.forget(number)
@@ -282,7 +282,7 @@ class Board:
         self._stale.clear()
 
     def _hide(self, part: Part) -> None:
-        if self.state.get(part.vmid) is not None:
+        if self.state.guests.get(part.vmid) is not None:
             self.state.remove(part.vmid)
 
     def _show(self, part: Part, node: int) -> None:

@@ -137,7 +137,7 @@ def bring_back(board: Board, placer: Attempts, wanted: Mapping[int, str]) -> dic
     back: list[Item] = []
     failed: dict[int, str] = {}
     for vmid, name in sorted(wanted.items()):
-        info, item = board.state.node(name), board.item_of.get(vmid)
+        info, item = board.state.by_name.get(name), board.item_of.get(vmid)
         if item is None:
             continue
         if info is None:

@@ -97,12 +97,12 @@ class _Planner:
         default_profile: str,
         now: float,
     ) -> None:
-        copy = ClusterState(replace(state.snapshot, guests=tuple(state)))
+        copy = ClusterState(replace(state.snapshot, guests=tuple(state.guests.values())))
         self.goals, self.bounds = goals, bounds
         self.scheduler = Scheduler(copy, profiles, default_profile)
         self.board = Board(self.scheduler, goals.drain, now, goals.prefer)
         self.placer = Attempts(self.board, bounds, self.by_score)
-        self.mobility = {guest.vmid: mobility.get(guest.vmid, IMMOVABLE) for guest in copy}
+        self.mobility = {guest.vmid: mobility.get(guest.vmid, IMMOVABLE) for guest in copy.guests.values()}
         self.stuck: list[Stuck] = []
         self.unplaced: dict[str, str] = {}
         self.notes: list[str] = []
@@ -162,7 +162,7 @@ class _Planner:
     # --- what has to be placed ---
 
     def _add_guests(self, state: ClusterState) -> None:
-        guests = {guest.vmid: guest for guest in sorted(state, key=lambda guest: guest.vmid)}
+        guests = dict(sorted(state.guests.items()))
         for group in guests_together(guests, self.mobility, state.snapshot.ha_rules):
             self.board.add_guests([guests.pop(vmid) for vmid in group], self.mobility)
         for guest in guests.values():

@@ -88,7 +88,7 @@ def _position(board: Board, item: Item, part: Part) -> tuple[Position, ...]:
     if part.guest is None:
         return ()
     node = board.node_of(item)
-    if node < 0 and (home := board.state.node(part.guest.node)) is not None:
+    if node < 0 and (home := board.state.by_name.get(part.guest.node)) is not None:
         node = home.index
     return (Position(node, part.cores, part.memory, 1),)
 

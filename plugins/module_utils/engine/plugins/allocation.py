@@ -71,7 +71,7 @@ class AllocationScore(ScoreOfMany):
         cpu_limit, memory_limit = self.policy.cpu, self.policy.memory
 
         def mean(some: Sequence[NodeInfo]) -> list[float]:
-            limits = cpu_limit.terms_on(some, request), memory_limit.terms_on(some, request)
+            limits = cpu_limit.on_nodes(some, request), memory_limit.on_nodes(some, request)
             return [
                 cpu_part * worth(used_share(node.cores_all + cores, cpus * cpu_ratio))
                 + memory_part * worth(used_share(node.memory_all + memory, size * ratio))

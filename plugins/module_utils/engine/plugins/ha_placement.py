@@ -71,7 +71,7 @@ class HARules(PreFilterPlugin, FilterOfMany, ScoreOfMany):
         if joined is not None and problem is not None:
             raise InvalidRequest(f'ha: Proxmox would refuse rule {joined.name!r} with VM "{request.name}": {problem}')
         members = frozenset[int]().union(*(rule.vmids for rule in rules if rule.type == RESOURCES))
-        located = {guest.vmid: guest.node for member in members if (guest := cluster.get(member)) is not None}
+        located = {guest.vmid: guest.node for member in members if (guest := cluster.guests.get(member)) is not None}
         found = enforce(rules, vmid, located)
         state[self.name] = _places(found, [node.name for node in cluster.nodes])
         return SKIP_SCORE if found.by_nodes is None else None

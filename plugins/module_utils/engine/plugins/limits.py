@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import abc
 import math
+import operator
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -23,11 +24,12 @@ from ..texts import vcpus
 if t.TYPE_CHECKING:
     from ..headroom import GuestSize, Headroom, Limits
 
+RATIO = Setting("float", 1.0, "", minimum=0)
 
 COMMON_SETTINGS: Mapping[str, Setting] = {
     "include_stopped": Setting("bool", False, "count guests that are stopped as well; templates never count"),
-    "pools": Setting("dict", {}, "ratio for the VMs of a pool, by the pool's name, instead of C(ratio)"),
-    "tags": Setting("dict", {}, "ratio for the VMs with a tag, by tag, instead of C(ratio)"),
+    "pools": Setting("dict", {}, "ratio for the VMs of a pool, by the pool's name, instead of C(ratio)", values=RATIO),
+    "tags": Setting("dict", {}, "ratio for the VMs with a tag, by tag, instead of C(ratio)", values=RATIO),
 }
 
 
@@ -37,6 +39,7 @@ class Overcommit(FilterOfMany):
     Attributes:
         resource: the name of the limit in the policy.
         kind: the class of the limit.
+        amount: the attribute of requests and of nodes that counts.
         unit: the unit of C(reserved), in terms of the limit.
         reason: the reason of a rejection, with a placeholder for the ratio.
     """
@@ -44,23 +47,17 @@ class Overcommit(FilterOfMany):
     category = Category.CAPACITY
     resource: t.ClassVar[str]
     kind: t.ClassVar[type[Limit]]
+    amount: t.ClassVar[str]
     unit: t.ClassVar[int]
     reason: t.ClassVar[str]
 
     def __init__(self, config: Mapping[str, t.Any]) -> None:
         super().__init__(config)
-        self.include_stopped: bool = config["include_stopped"]
-        pools, tags = (self._ratios(key) for key in ("pools", "tags"))
+        stopped: bool = config["include_stopped"]
         reserved = config["reserved"] * self.unit
-        self.sets = {self.resource: self.kind(config["ratio"], reserved, pools, tags, self.include_stopped)}
-
-    @abc.abstractmethod
-    def allocated_on(self, node: NodeInfo) -> float:
-        """Return how much of the resource is allocated on node."""
-
-    @abc.abstractmethod
-    def requested_by(self, request: Request) -> float:
-        """Return how much of it the request asks for."""
+        self.sets = {self.resource: self.kind(config["ratio"], reserved, config["pools"], config["tags"], stopped)}
+        self._requested = operator.attrgetter(self.amount)
+        self._allocated = operator.attrgetter(f"{self.amount}_all" if stopped else self.amount)
 
     @abc.abstractmethod
     def text(self, wanted: float, allocatable: float) -> str:
@@ -68,14 +65,14 @@ class Overcommit(FilterOfMany):
 
     def filter_all(self, state: CycleState, request: Request, nodes: Sequence[NodeInfo]) -> list[Status | None]:
         limit: Limit = getattr(self.policy, self.resource)
-        asked, allocated = self.requested_by(request), self.allocated_on
+        asked, allocated = self._requested(request), self._allocated
 
         def judge(some: Sequence[NodeInfo]) -> list[Status | None]:
             return [
                 None
                 if size > 0 and (allocated(node) + asked) / size <= ratio
                 else self._refusal(asked, allocated(node) + asked, node.node, size, ratio)
-                for node, (size, ratio) in zip(some, limit.terms_on(some, request), strict=True)
+                for node, (size, ratio) in zip(some, limit.on_nodes(some, request), strict=True)
             ]
 
         return of_sums(nodes, (self, asked, limit.ratio_of(request)), judge)
@@ -95,11 +92,6 @@ class Overcommit(FilterOfMany):
             Shortage(self.resource, wanted - allocatable),
         )
 
-    def _ratios(self, key: str) -> dict[str, float]:
-        ratio = Setting("float", 1.0, "", minimum=0)
-        where = f"{self.name}.config.{key}"
-        return {name: ratio.check(f"{where}.{name}", value) for name, value in self.config[key].items()}
-
 
 class CPUOvercommit(Overcommit):
     """Rejects a node when (vCPUs of its running guests + the request's) / (its logical CPUs - reserved) exceeds the
@@ -113,6 +105,7 @@ class CPUOvercommit(Overcommit):
     name = "CPUOvercommit"
     resource = "cpu"
     kind = CPULimit
+    amount = "cores"
     unit = 1
     reason = "would exceed the CPU overcommit ratio {}"
     settings = {
@@ -120,12 +113,6 @@ class CPUOvercommit(Overcommit):
         "reserved": Setting("float", 0.0, "logical CPUs kept for the host", minimum=0),
         **COMMON_SETTINGS,
     }
-
-    def allocated_on(self, node: NodeInfo) -> float:
-        return node.cores_all if self.include_stopped else node.cores
-
-    def requested_by(self, request: Request) -> float:
-        return request.cores
 
     def text(self, wanted: float, allocatable: float) -> str:
         return f"{vcpus(wanted)} against a limit of {allocatable:g}"
@@ -143,6 +130,7 @@ class MemoryOvercommit(Overcommit):
     name = "MemoryOvercommit"
     resource = "memory"
     kind = MemoryLimit
+    amount = "memory"
     unit = MIB
     reason = "would exceed the memory overcommit ratio {}"
     settings = {
@@ -150,12 +138,6 @@ class MemoryOvercommit(Overcommit):
         "reserved": Setting("float", 0.0, "MiB kept for the host", minimum=0),
         **COMMON_SETTINGS,
     }
-
-    def allocated_on(self, node: NodeInfo) -> float:
-        return node.memory_all if self.include_stopped else node.memory
-
-    def requested_by(self, request: Request) -> float:
-        return request.memory
 
     def text(self, wanted: float, allocatable: float) -> str:
         return f"{wanted / GIB:.1f} GiB against a limit of {allocatable / GIB:.1f} GiB"
@@ -205,6 +187,7 @@ def fits(request: Request, node: Node) -> bool:
 
 
 TOO_MANY = "reached max_guests {}"
+MOST_TAGGED = Setting("int", 0, "", minimum=1)
 TOO_MANY_TAGGED = "reached the limit {} of guests with tag '{}'"
 
 
@@ -219,28 +202,22 @@ class GuestLimit(PreFilterPlugin, FilterPlugin):
     category = Category.CAPACITY
     settings = {
         "max_guests": Setting("int", None, "guests that a node may hold; not set: any number", minimum=1),
-        "tags": Setting("dict", {}, "guests with a tag that a node may hold, by tag"),
+        "tags": Setting("dict", {}, "guests with a tag that a node may hold, by tag", values=MOST_TAGGED),
     }
-
-    def __init__(self, config: Mapping[str, t.Any]) -> None:
-        super().__init__(config)
-        limit = Setting("int", 0, "", minimum=1)
-        self.max_guests: int | None = config["max_guests"]
-        self.tags: dict[str, int] = {
-            tag: limit.check(f"{self.name}.config.tags.{tag}", value) for tag, value in config["tags"].items()
-        }
+    idle_without = ("max_guests", "tags")
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        limits = state[self.name] = {tag: self.tags[tag] for tag in sorted(request.tags & self.tags.keys())}
-        return None if limits or self.max_guests is not None else SKIP
+        tags: Mapping[str, int] = self.config["tags"]
+        limits = state[self.name] = {tag: tags[tag] for tag in sorted(request.tags & tags.keys())}
+        return None if limits or self.config["max_guests"] is not None else SKIP
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
-        limits: dict[str, int] = state[self.name]
-        if self.max_guests is not None and guests_with(node) >= self.max_guests:
-            return unschedulable(TOO_MANY.format(self.max_guests), f"it holds {guests_with(node)}")
+        most, limits = t.cast("int | None", self.config["max_guests"]), t.cast("dict[str, int]", state[self.name])
+        if most is not None and (holds := guests_with(node)) >= most:
+            return unschedulable(TOO_MANY.format(most), f"it holds {holds}")
         for tag, limit in limits.items():
-            if guests_with(node, tag) >= limit:
-                return unschedulable(TOO_MANY_TAGGED.format(limit, tag), f"it holds {guests_with(node, tag)}")
+            if (holds := guests_with(node, tag)) >= limit:
+                return unschedulable(TOO_MANY_TAGGED.format(limit, tag), f"it holds {holds}")
         return None
 
 

@@ -140,12 +140,10 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, ScorePlugin):
     weight = 3.0
     bounded = True
     events = frozenset({Event.NODE})
+    about_cluster = ("tainted",)
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        tainted = [info.node for info in cluster.nodes if info.node.taints]
-        most = state[self.name] = max((_unwelcome(request, node) for node in tainted), default=0)
-        if not tainted:
-            return SKIP
+        most = state[self.name] = max(_unwelcome(request, node) for node in cluster.tainted)
         return None if most else SKIP_SCORE
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:

@@ -75,9 +75,10 @@ class DeviceScarcity(PreFilterPlugin, ScorePlugin):
     weight = 0.5
     bounded = True
     events = frozenset({Event.NODE, Event.GUEST, Event.DEVICE})
+    about_cluster = ("devices",)
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        return SKIP if request.devices or not cluster.snapshot.devices else None
+        return SKIP if request.devices else None
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         return left_free(Supply(node.devices).free_by_pool()) if node.devices else 100.0

@@ -61,7 +61,9 @@ class VolumeBinding(PreFilterPlugin, FilterOfMany, ReservePlugin):
 
     def __init__(self, config: Mapping[str, t.Any]) -> None:
         super().__init__(config)
-        self.sets = {"storage_classes": parse_storage_classes(config["storage_classes"])}
+        classes: Mapping[str, t.Any] = config["storage_classes"]
+        parsed = {name: _storage_class(f"storage_classes.{name}", name, body or {}) for name, body in classes.items()}
+        self.sets = {"storage_classes": parsed}
 
     def pre_enqueue(self, request: Request) -> Status | None:
         for disk in request.disks:
@@ -97,11 +99,6 @@ def _check_image(disk: Disk, source: str, cluster: ClusterState) -> None:
         raise InvalidRequest(
             f"{disk.slot}: {source} has {in_gib(larger)} GiB and cannot shrink to {in_gib(disk.size)} GiB"
         )
-
-
-def parse_storage_classes(classes: Mapping[str, t.Any]) -> dict[str, StorageClass]:
-    """Return the classes by name. Raises InvalidPluginConfig."""
-    return {name: _storage_class(f"storage_classes.{name}", name, body or {}) for name, body in classes.items()}
 
 
 def _storage_class(where: str, name: str, body: Mapping[str, t.Any]) -> StorageClass:

@@ -62,6 +62,8 @@ class VMAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin):
     name = "VMAffinity"
     weight = 2.0
     selective = True
+    about = ("affinity",)
+    about_cluster = ("repelling",)
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
         against = cluster.repelling.about(request)
@@ -134,7 +136,7 @@ def _count_term(term: AffinityTerm, cluster: ClusterState) -> CountedTerm:
 
 
 def _having(term: AffinityTerm, cluster: ClusterState) -> CountedTerm:
-    return _count_by_domain(term, cluster.repelling.holders(term), cluster)
+    return _count_by_domain(term, cluster.repelling.get(term, {}), cluster)
 
 
 def _count_by_domain(term: AffinityTerm, selected: GuestsByNode, cluster: ClusterState) -> CountedTerm:

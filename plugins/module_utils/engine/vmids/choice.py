@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import abc
 import re
-from collections.abc import Iterable, Iterator, MutableSet
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ...model import VMID_MAX, VMID_MIN
@@ -40,9 +40,9 @@ class VMIDChoice(abc.ABC):
 
         Taken ids that were skipped once are not looked at again, unless one of them becomes free.
         """
-        start = taken.start(self, lower)
+        start = taken.starts.get((self, lower), lower)
         found = next((vmid for vmid in self.ids(start, upper) if vmid not in taken), None)
-        taken.skip(self, lower, max(start, upper + 1) if found is None else found)
+        taken.starts[self, lower] = max(start, upper + 1) if found is None else found
         return found
 
     def __contains__(self, vmid: int) -> bool:
@@ -186,37 +186,19 @@ def intersection(first: VMIDChoice, second: VMIDChoice) -> VMIDChoice:
     raise InvalidVMIDChoice(f"{first.describe()} and {second.describe()} cannot be combined")
 
 
-class TakenVMIDs(MutableSet[int]):
-    """A set of VMIDs that are not free. It remembers how far each choice has looked for a free one."""
+class TakenVMIDs(set[int]):
+    """A set of VMIDs that are not free. It remembers how far each choice has looked for a free one.
+
+    Attributes:
+        starts: for a choice and a lower bound an id such that all ids of the choice from the bound up to it are taken.
+    """
 
     def __init__(self, vmids: Iterable[int] = ()) -> None:
-        self._vmids = set(vmids)
-        self._starts: dict[tuple[VMIDChoice, int], int] = {}
+        super().__init__(vmids)
+        self.starts: dict[tuple[VMIDChoice, int], int] = {}
 
-    def add(self, value: int) -> None:
-        """Take a VMID; taking one twice is no error."""
-        self._vmids.add(value)
-
-    def discard(self, value: int) -> None:
+    def discard(self, value: int) -> None:  # type: ignore[override]
         """Free a VMID; freeing one that is free is no error."""
-        self._vmids.discard(value)
-        for (choice, lower), start in self._starts.items():
-            self._starts[choice, lower] = max(lower, min(start, value))
-
-    def __contains__(self, value: object) -> bool:
-        return value in self._vmids
-
-    def __iter__(self) -> Iterator[int]:
-        """Yield the ids, lowest first."""
-        return iter(sorted(self._vmids))
-
-    def __len__(self) -> int:
-        return len(self._vmids)
-
-    def start(self, choice: VMIDChoice, lower: int) -> int:
-        """Return an id such that all ids of the choice from `lower` up to it are taken."""
-        return self._starts.get((choice, lower), lower)
-
-    def skip(self, choice: VMIDChoice, lower: int, start: int) -> None:
-        """Note that all ids of the choice from `lower` to below `start` are taken."""
-        self._starts[choice, lower] = start
+        super().discard(value)
+        for (choice, lower), start in self.starts.items():
+            self.starts[choice, lower] = max(lower, min(start, value))

@@ -69,7 +69,7 @@ class ExistingVMs:
             for future in [pool.submit(self._plan_one, job, cluster, wait=wait) for job in jobs]:
                 future.result()
         if any(job.plan is not None and job.plan.clones for job in jobs):
-            check_clones(jobs, scheduler.cluster.get)
+            check_clones(jobs, scheduler.cluster.guests.get)
         check_limits(scheduler, jobs, time.time())
 
     def wait(self, job: Job) -> None:

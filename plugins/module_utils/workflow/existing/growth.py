@@ -64,7 +64,7 @@ def displaced_slots(scheduler: Scheduler, request: Request, node: str, config: M
 
     Raises InvalidRequest for an unknown class.
     """
-    info, classes = scheduler.cluster.node(node), scheduler.profile(request).policy.storage_classes
+    info, classes = scheduler.cluster.by_name.get(node), scheduler.profile(request).policy.storage_classes
     storages = info.storages if info is not None else {}
     found = set()
     for disk in request.disks:
@@ -78,7 +78,7 @@ def is_allowed_storage(scheduler: Scheduler, request: Request, node: str, slot: 
     """Whether a drive that the request leaves open may be on a storage of the node. Raises InvalidRequest for an
     unknown class.
     """
-    info, classes = scheduler.cluster.node(node), scheduler.profile(request).policy.storage_classes
+    info, classes = scheduler.cluster.by_name.get(node), scheduler.profile(request).policy.storage_classes
     found = info.storages.get(storage) if info is not None else None
     disk = next((each for each in request.disks if slot in (each.slot, *each.others)), None)
     if found is None or disk is None or disk.storage not in (None, storage):
@@ -113,7 +113,7 @@ def _count(value: object, default: int) -> int:
 def _check(scheduler: Scheduler, plan: ExistingPlan, now: float) -> None:
     """Check the rules and the growth of a VM, and count the VM with its growth for those that follow."""
     growth = growth_of(plan) if plan.actions else None
-    guest = scheduler.cluster.get(plan.guest.vmid)
+    guest = scheduler.cluster.guests.get(plan.guest.vmid)
     has_rules = plan.entry.request != _without_rules(plan.entry.request)
     if guest is None or (growth is None and not has_rules):
         return

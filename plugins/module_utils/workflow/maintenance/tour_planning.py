@@ -58,7 +58,7 @@ def plan_maintenance(params: Mapping[str, t.Any], *, check_mode: bool, warn: Cal
         require_sight(access.writer(), survey.due, guests=not params["allow_hidden"], marks=True)
         sight = _look(access, survey.due, 0.0 if check_mode else moves.timeout)
         if params["move_pinned"]:
-            guests = tuple(without_pin(guest, survey.due) for guest in sight.state)
+            guests = tuple(without_pin(guest, survey.due) for guest in sight.state.guests.values())
             sight = replace(sight, state=ClusterState(replace(sight.state.snapshot, guests=guests)))
         goals = _goals_of(access, sight, survey, options)
         planning = Planning(access, profiles, default, moves)
@@ -79,7 +79,7 @@ def plan_maintenance(params: Mapping[str, t.Any], *, check_mode: bool, warn: Cal
     premises = _premises(tour, sight.state.snapshot, identities)
     refused = [*survey.obstacles, *map(_as_obstacle, tour.stuck)] if survey.due else []
     document = document_of(plan, premises)
-    result = _result(document, plan, refused, survey, {guest.vmid: guest for guest in sight.state})
+    result = _result(document, plan, refused, survey, sight.state.guests)
     if refused:
         raise failure_with(TourRefused(_text_of(refused), refused=[asdict(each) for each in refused]), result)
     if approved is not None:
@@ -113,7 +113,7 @@ def _goals_of(access: Access, sight: Sight, survey: Survey, options: TourOptions
     others.
     """
     marks, begun = DrainMarks(access.writer()), frozenset(survey.record.begun) & set(survey.due)
-    stays, if_stuck = options.choices_for(guest for guest in sight.state if guest.vmid > 0)
+    stays, if_stuck = options.choices_for(guest for guest in sight.state.guests.values() if guest.vmid > 0)
     off = {vmid for guests in survey.record.off.values() for vmid in guests}
     return TourGoals(
         nodes=survey.due,
@@ -151,16 +151,18 @@ class _TourPlanner:
         """Return the tour, and how its guests can be moved."""
         state = self._planning.with_use(sight.state, None)
         busy = {vmid: stuck(why, "wait until that has ended") for vmid, why in sight.busy.items()}
-        concerned = {guest.vmid for guest in state if guest.node in goals.nodes} - busy.keys()
+        concerned = {guest.vmid for guest in state.guests.values() if guest.node in goals.nodes} - busy.keys()
         known = {**self._mobility(state, goals, concerned), **busy}
         # What holds these guests ends soon, or would refuse to shut them down as well.
         passing = busy.keys() | {vmid for vmid, each in known.items() if each.stuck[0].startswith(LOCKED)}
         goals = replace(goals, if_stuck={v: what for v, what in goals.if_stuck.items() if v not in passing})
         guesses: dict[int, Mobility] = {}
-        for seen, vmids in self._views(state, goals, {guest.vmid for guest in state if guest.vmid > 0}):
+        for seen, vmids in self._views(state, goals, {guest.vmid for guest in state.guests.values() if guest.vmid > 0}):
             around = Surroundings.of(seen.snapshot, {})
             guesses |= {
-                guest.vmid: presume(guest, around, self._options.permitted) for guest in seen if guest.vmid in vmids
+                guest.vmid: presume(guest, around, self._options.permitted)
+                for guest in seen.guests.values()
+                if guest.vmid in vmids
             }
         for _round in range(GUESSES):
             state = self._planning.suitability.with_demands(state, known)
@@ -183,7 +185,7 @@ class _TourPlanner:
     ) -> Iterator[tuple[ClusterState, set[int]]]:
         """Yield the cluster as it is in the turn of a node, with those of these guests that leave the node then."""
         by_node: dict[str, set[int]] = {}
-        for guest in state:
+        for guest in state.guests.values():
             if guest.vmid in vmids:
                 name = guest.node if self._ha_maintenance and guest.node in goals.nodes else ""
                 by_node.setdefault(name, set()).add(guest.vmid)

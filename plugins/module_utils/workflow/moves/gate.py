@@ -156,7 +156,7 @@ class MoveGate:
         """Raise PlanStale if a move is not possible any more as it was planned."""
         cluster = with_moves(counted.snapshot, counted.under_way)
         state = self._with_use(cluster_state(cluster, counted.stand_ins))
-        guest, target = state.get(move.vmid), state.node(move.target)
+        guest, target = state.guests.get(move.vmid), state.by_name.get(move.target)
         if guest is None:
             raise stale(move, "it is gone")
         if counted.being_created.intersection(move.vmids):
@@ -165,7 +165,7 @@ class MoveGate:
             raise stale(move, f"it is on {guest.node} instead of {move.source}")
         if target is None:
             raise stale(move, f"node {move.target} is gone")
-        guests = [_as_planned(move, guest), *filter(None, map(state.get, move.together))]
+        guests = [_as_planned(move, guest), *filter(None, map(state.guests.get, move.together))]
         for each in guests:
             state.remove(each.vmid)
         scheduler = Scheduler(state, {self._profile.name: self._profile}, self._profile.name)

@@ -33,10 +33,10 @@ class Metering:
         """Return the cluster with what nodes, and the guests that may leave theirs, usually use. Read once in a run:
         one request for each node that is online, and one for each of these guests. leaving is as in Planning.with_use.
         """
-        due = (guest for guest in state if guest.running and guest.vmid > 0)
+        due = (guest for guest in state.guests.values() if guest.running and guest.vmid > 0)
         vmids = frozenset(guest.vmid for guest in due if leaving is None or guest.node in leaving)
         if self._usual is None:
-            snapshot = replace(state.snapshot, guests=tuple(state))
+            snapshot = replace(state.snapshot, guests=tuple(state.guests.values()))
             self._usual = with_demand_of(self.statistics, snapshot, vmids)
         nodes = {node.name: node.demand for node in self._usual.nodes}
         guests = {guest.vmid: guest.demand for guest in self._usual.guests}
@@ -44,7 +44,7 @@ class Metering:
             replace(
                 state.snapshot,
                 nodes=tuple(replace(node, demand=nodes.get(node.name, {})) for node in state.snapshot.nodes),
-                guests=tuple(replace(guest, demand=guests.get(guest.vmid, {})) for guest in state),
+                guests=tuple(replace(guest, demand=guests.get(guest.vmid, {})) for guest in state.guests.values()),
             )
         )
 
@@ -64,7 +64,7 @@ class Metering:
         due = (node for node in online if node.name not in self._nodes)
         self._nodes |= self.statistics.node_curves(due, self._timeframe, grid)
         moved = departures(self.statistics.reader, snapshot, grid.start)
-        running = {guest.vmid: guest for guest in state if guest.running and guest.vmid > 0}
+        running = {guest.vmid: guest for guest in state.guests.values() if guest.running and guest.vmid > 0}
         came = (running[vmid] for vmid in sorted({each.vmid for each in moved} & running.keys()))
         self._learn(came, state, self._timeframe, grid)
         places = {vmid: guest.node for vmid, guest in running.items()}

@@ -93,15 +93,15 @@ class Planning:
         state = self.with_use(state, goals.drain if drained_only else None)
         if goals.balance is not None and goals.balance.by != ALLOCATED:
             usage = self._metering.usage(state, goals.balance)
-            resting = goals.resting | guests_balanced_by_ha(self._access.reader, state)
+            resting = goals.resting | guests_balanced_by_ha(self._access.reader, state.guests.values())
             goals = replace(goals, usage=usage, resting=resting)
         busy = {vmid: stuck(why, "wait until that has ended") for vmid, why in sight.busy.items()}
         busy |= dict.fromkeys(goals.stays, STAYS)
-        concerned = {guest.vmid for guest in state if guest.node in goals.drain} | goals.undo.keys()
+        concerned = {guest.vmid for guest in state.guests.values() if guest.node in goals.drain} | goals.undo.keys()
         known = {**self.mobility(state, concerned - busy.keys()), **busy}
         around = Surroundings.of(state.snapshot, {})
         permitted = self._options.permitted
-        guesses = {guest.vmid: presume(guest, around, permitted) for guest in state if guest.vmid > 0}
+        guesses = {guest.vmid: presume(guest, around, permitted) for guest in state.guests.values() if guest.vmid > 0}
         bounds, rested = self._bounds(moved) if moved else self._options.bounds, False
         for _round in range(GUESSES):
             mobility = {**guesses, **known}
@@ -155,7 +155,7 @@ class Planning:
         while due:
             found |= read_mobility(self._access.reader, snapshot, sorted(due), self._options.permitted)
             due = {vmid for each in found.values() for vmid in each.together} - found.keys()
-            due &= {guest.vmid for guest in state}
+            due &= {guest.vmid for guest in state.guests.values()}
         if any(each.demands.machine is not None for each in found.values()):
             found = self.suitability.without_older_machines(snapshot, found)
         self.storages.update((vmid, {disk.slot: disk.storage for disk in each.disks}) for vmid, each in found.items())

@@ -67,7 +67,7 @@ def rest_of(plan: Plan, premises: Premises, state: ClusterState) -> Rest:
     done: set[int] = set()
     for move in plan.moves:
         before = premises.guests[move.vmid]
-        nodes = {guest and guest.node for guest in map(state.get, move.vmids)}
+        nodes = {guest and guest.node for guest in map(state.guests.get, move.vmids)}
         if before.node != move.target and nodes == {move.target}:
             done.update(each.id for each in plan.moves if each.vmid == move.vmid and each.id <= move.id)
     if not done:
@@ -76,7 +76,7 @@ def rest_of(plan: Plan, premises: Premises, state: ClusterState) -> Rest:
     left = {vmid for move in moves for vmid in move.vmids}
     guests = {vmid: guest for vmid, guest in premises.guests.items() if vmid in left}
     home = {vmid: premises.guests[vmid].node for move in plan.moves if move.id in done for vmid in move.vmids}
-    back = tuple(replace(guest, node=home.get(guest.vmid, guest.node)) for guest in state)
+    back = tuple(replace(guest, node=home.get(guest.vmid, guest.node)) for guest in state.guests.values())
     begun = ClusterState(replace(state.snapshot, guests=back))
     return Rest(replace(plan, moves=moves), replace(premises, guests=guests), begun)
 
@@ -94,7 +94,7 @@ def changes_since(plan: Plan, premises: Premises, state: ClusterState) -> list[s
 def _lost_nodes(plan: Plan, state: ClusterState) -> Iterator[str]:
     """Yield the nodes of the plan that are missing or offline now, as sentence parts."""
     for name in sorted({node for move in plan.moves for node in (move.source, move.target)}):
-        info = state.node(name)
+        info = state.by_name.get(name)
         if info is None:
             yield f"node {name} is gone"
         elif not info.node.online:
@@ -106,7 +106,7 @@ def _lost_nodes(plan: Plan, state: ClusterState) -> Iterator[str]:
 def _changed_guests(premises: Premises, state: ClusterState) -> Iterator[str]:
     """Yield how guests differ from those for which the plan was made, as sentence parts."""
     for vmid, before in sorted(premises.guests.items()):
-        guest = state.get(vmid)
+        guest = state.guests.get(vmid)
         if guest is None:
             yield f"guest {vmid} ({before.name}) is gone"
             continue
@@ -125,7 +125,7 @@ def _changed_guests(premises: Premises, state: ClusterState) -> Iterator[str]:
 def _lost_room(plan: Plan, state: ClusterState) -> Iterator[str]:
     """Nodes on which others have taken capacity that the plan needs at its peak."""
     for name, course in sorted(plan.nodes.items()):
-        info = state.node(name)
+        info = state.by_name.get(name)
         if info is None or not any(move.target == name for move in plan.moves):
             continue
         yield from _short(name, course, info.cores, info.memory)

@@ -113,7 +113,7 @@ def coming_to(nodes: Collection[str], state: ClusterState, reservations: Iterabl
         for reservation in reservations
         if reservation.source
         and reservation.node in nodes
-        and (guest := state.get(reservation.vmid)) is not None
+        and (guest := state.guests.get(reservation.vmid)) is not None
         and guest.node != reservation.node
     )
 

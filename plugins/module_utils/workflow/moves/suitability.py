@@ -67,7 +67,7 @@ class Suitability:
             if move.target in lesser:
                 return lesser[move.target]
         state = self.with_demands(ClusterState(snapshot), {guest.vmid: Mobility(demands=demands)})
-        target = state.node(move.target)
+        target = state.by_name.get(move.target)
         if target is None:
             return "is gone"
         state.remove(guest.vmid)
@@ -91,8 +91,8 @@ class Suitability:
         for guests that name a CPU type, flags or snippets, or have mapped devices.
         """
         found = {vmid: each.demands for vmid, each in known.items() if each.demands != NO_DEMANDS}
-        guests = tuple(replace(guest, demands=found.get(guest.vmid, guest.demands)) for guest in state)
-        if guests == tuple(state):
+        guests = tuple(replace(guest, demands=found.get(guest.vmid, guest.demands)) for guest in state.guests.values())
+        if guests == tuple(state.guests.values()):
             return state
         snapshot = self.with_processors(replace(state.snapshot, guests=guests))
         snapshot = self._with_cpu_types(snapshot, found)

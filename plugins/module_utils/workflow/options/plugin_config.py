@@ -219,7 +219,7 @@ def _plugins_of(module: types.ModuleType) -> list[type[Plugin]]:
 
 
 def profiles_in_use(entries: Sequence[Entry], profiles: Mapping[str, Profile], default: str) -> dict[str, Profile]:
-    """Return the default profile and those that entries name. Nothing is built or read for the others."""
+    """Return the default profile and those that entries name. Nothing is read for the others."""
     names = {default, *(entry.request.profile for entry in entries)}
     return {name: profiles[name] for name in profiles if name in names}
 
@@ -236,7 +236,7 @@ def check_entries(entries: Sequence[Entry], profiles: Mapping[str, Profile], def
             profile = profile_of(entry.request, profiles, default)
             # Another exception of a plugin fails only its VM, when that is placed.
             with contextlib.suppress(PluginFailed):
-                check_request(profile, entry.request)
+                check_request(profile.plugins_about(entry.request), entry.request)
         except InvalidRequest as error:
             text = error.message if len(entries) == 1 else f"{error.message}, for {entry.label}"
             raise InvalidRequest(text, **error.details) from error

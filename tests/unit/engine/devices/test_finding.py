@@ -44,7 +44,7 @@ def vgpu(card: str, type: str, capacity: int) -> Device:
 
 def node(*devices: Device, guests: Iterable[Guest] = ()) -> NodeInfo:
     state = ClusterState(Snapshot(nodes=(Node("pve1"),), devices=devices, guests=tuple(guests)))
-    found = state.node("pve1")
+    found = state.by_name.get("pve1")
     assert found is not None
     return found
 

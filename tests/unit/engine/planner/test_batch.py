@@ -111,7 +111,7 @@ def test_place_batch__keeps_the_message_of_a_vm_that_never_fits() -> None:
     outcomes = place_batch(scheduler(state), [vm("x", gib=4), vm("y", gib=40)])
     assert outcomes[0].decision is not None
     assert isinstance(outcomes[1].error, NoNodesAvailable)
-    assert [each.vmid for each in state] == [100]
+    assert [each.vmid for each in state.guests.values()] == [100]
 
 
 def test_place_batch__finds_the_one_order_in_which_rules_between_the_vms_let_all_of_them_be_placed() -> None:
@@ -140,4 +140,4 @@ def test_place_batch__asks_permit_plugins_about_what_it_finds() -> None:
     state = cluster([node("a", gib=10), node("b", gib=10)])
     own = scheduler(state, own=[NotMoreThanFive])
     outcomes = place_batch(own, [vm(f"vm-{n}", gib=gib) for n, gib in enumerate([3, 3, 4, 4, 3, 3])])
-    assert sum(o.decision is not None for o in outcomes) == len(list(state)) == 5
+    assert sum(o.decision is not None for o in outcomes) == len(state.guests) == 5

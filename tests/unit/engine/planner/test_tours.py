@@ -30,7 +30,7 @@ THREE = TourGoals(("a", "b", "c"))
 
 
 def planned(state: ClusterState, goals: TourGoals, mobility: Mapping[int, Mobility] | None = None) -> Tour:
-    movable = {each.vmid: Mobility(cost=each.memory) for each in state}
+    movable = {each.vmid: Mobility(cost=each.memory) for each in state.guests.values()}
     return plan_tour(state, PROFILES, goals, {**movable, **(mobility or {})})
 
 
@@ -147,7 +147,7 @@ def test_turn__has_as_many_nodes_as_it_may_all_empty_at_once() -> None:
     homes = planned(state, replace(FOUR, homes=True))
     ended = sail(Case(state.snapshot, {}, FOUR), homes, random.Random(0), IN_FORCE)
     assert (turns(homes), ended.broken) == ([("a", "b"), ("c", "d")], [])
-    assert {each.vmid: each.node for each in ended.snapshot.guests} == {each.vmid: each.node for each in state}
+    assert {each.vmid: each.node for each in ended.snapshot.guests} == {g.vmid: g.node for g in state.guests.values()}
 
 
 def test_turn__has_fewer_nodes_where_they_must_not_be_away_at_once() -> None:
@@ -175,7 +175,7 @@ def test_turn__has_fewer_nodes_where_guests_find_no_room_or_rules_forbid_it() ->
     # With room for the loss of one more node at any time, a turn of two would leave one too few.
     n_plus_one = profile({"filters": {"FailoverHeadroom": {"enable": True}}})
     state = four_nodes(*(guest(100 + number, name, 1, 3) for number, name in enumerate("abcd")))
-    movable = {each.vmid: Mobility(cost=each.memory) for each in state}
+    movable = {each.vmid: Mobility(cost=each.memory) for each in state.guests.values()}
     careful = plan_tour(state, {"balanced": n_plus_one}, FOUR, movable)
     assert set(map(len, turns(planned(state, FOUR)))) == {2}
     assert careful.feasible

@@ -30,7 +30,7 @@ def test_adding_and_freeing_ids__does_what_a_set_does(changes: list[tuple[bool, 
             taken.discard(vmid)
             expected.discard(vmid)
         assert (vmid in taken) is take
-    assert list(taken) == sorted(expected)
+    assert sorted(taken) == sorted(expected)
     assert len(taken) == len(expected)
     assert taken == TakenVMIDs(expected)
 
