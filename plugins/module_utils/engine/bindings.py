@@ -18,19 +18,16 @@ from .framework.status import Status
 from .volumes import Binding, DriveKind, Drives, Ranking, drives_anywhere, find_volumes, suitable
 
 
-def volumes_on(
-    state: CycleState, request: Request, node: NodeInfo, classes: Mapping[str, StorageClass]
-) -> Binding | Status:
-    """What find_volumes answers, computed once per node and cycle for all plugins. The result must not be changed."""
-    return volumes_of(state, request, (node,), classes)[0]
-
-
 def volumes_of(
     state: CycleState, request: Request, nodes: Iterable[NodeInfo], classes: Mapping[str, StorageClass]
 ) -> list[Binding | Status]:
-    """Return the same for many nodes. Nodes may share one result."""
-    known: dict[int, Binding | Status] = state.once(volumes_of, dict)
-    drives = state.once(drives_anywhere, drives_anywhere, request, classes)
+    """What find_volumes answers for each node, computed once per node and cycle for all plugins. Nodes may share one
+    result. The results must not be changed.
+    """
+    known: dict[int, Binding | Status] = state.setdefault(volumes_of, {})
+    if drives_anywhere not in state:
+        state[drives_anywhere] = drives_anywhere(request, classes)
+    drives: Drives | None = state[drives_anywhere]
     for node in nodes:
         if node.index not in known:
             common: Common | None = state.get(Common)

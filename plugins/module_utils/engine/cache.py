@@ -267,14 +267,14 @@ class ClusterState:
             self.remove(vmid)
 
     def remove(self, vmid: int) -> None:
-        """Stop counting a guest until restore adds it again."""
-        self._assumed.discard(vmid)
-        self._count(self.guests[vmid], -1)
+        """Stop counting a guest, if it is there, until restore adds it again."""
+        if vmid in self.guests:
+            self._assumed.discard(vmid)
+            self._count(self.guests[vmid], -1)
 
     def restore(self, guest: Guest) -> None:
         """Replace what is known of this VMID by a guest that the API shows."""
-        if guest.vmid in self.guests:
-            self.remove(guest.vmid)
+        self.remove(guest.vmid)
         self._count(guest, 1)
 
     # --- inside ---

@@ -132,7 +132,11 @@ class Profile:
         self.sections: dict[str, list[t.Any]] = {section: [] for section in SECTIONS}
         made = [plugin for each in registry.plugins.values() if (plugin := self._add(each, entries)) is not None]
         self.plugins = list({id(plugin): plugin for section in self.sections.values() for plugin in section}.values())
-        self.policy = _policy_of(made, self.plugins)
+        values: dict[str, t.Any] = {}
+        for plugin in made:
+            values.update(plugin.sets)
+        # What a disabled plugin sets is not enforced.
+        self.policy = Policy(**values, enforced=frozenset(name for plugin in self.plugins for name in plugin.sets))
         for plugin in self.plugins:
             plugin.policy = self.policy
         self._about = sorted({attribute for plugin in self.plugins for attribute in plugin.about})
@@ -199,6 +203,10 @@ class Profile:
             raise
         except Exception as error:  # a plugin may be anybody's code and raise anything
             raise InvalidPluginConfig(f"{where}: cannot be set up: {type(error).__name__}: {error}") from error
+        if unknown := sorted(set(plugin.sets) - _POLICIES):
+            raise InvalidPluginConfig(
+                f"plugin {plugin.name} sets {unknown[0]!r}, which no policy has; known: {', '.join(sorted(_POLICIES))}"
+            )
         for section in enabled:
             self.sections[section].append(plugin)
             if section == "scores":
@@ -231,19 +239,6 @@ def sections_of(plugin_class: type[points.Plugin]) -> tuple[str, ...]:
     """
     sections = tuple(section for section, point in SECTIONS.items() if issubclass(plugin_class, point))
     return tuple(section for section in sections if section != "pre_filters") or sections
-
-
-def _policy_of(plugins: Iterable[points.Plugin], enabled: Collection[points.Plugin]) -> Policy:
-    """Return the policy that the plugins set together. What a disabled plugin sets is not enforced."""
-    values: dict[str, t.Any] = {}
-    for plugin in plugins:
-        unknown = sorted(set(plugin.sets) - _POLICIES)
-        if unknown:
-            raise InvalidPluginConfig(
-                f"plugin {plugin.name} sets {unknown[0]!r}, which no policy has; known: {', '.join(sorted(_POLICIES))}"
-            )
-        values.update(plugin.sets)
-    return Policy(**values, enforced=frozenset(name for plugin in enabled for name in plugin.sets))
 
 
 def _read(registry: Registry, plugin_config: Mapping[str, t.Any]) -> dict[tuple[str, str], PluginEntry]:

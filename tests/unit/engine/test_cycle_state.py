@@ -9,7 +9,7 @@ import typing as t
 
 from support.small_cluster import cluster, guest, node, scheduler, vm
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.bindings import volumes_on
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.bindings import volumes_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.devices.constraints import Matcher
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.devices.finding import devices_on
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.framework.interface import (
@@ -53,8 +53,8 @@ def test_volumes_and_devices__are_found_once_per_node_and_cycle() -> None:
     one, two = cluster([node("pve1"), node("pve2")], [guest(100, "pve1")], storages=storages).nodes
     request, matcher = vm(disks=(Disk("scsi0", GIB),)), Matcher()
     state = CycleState()
-    assert volumes_on(state, request, one, {}) is volumes_on(state, request, one, {})
-    assert volumes_on(state, request, one, {}) is not volumes_on(state, request, two, {})
-    assert volumes_on(CycleState(), request, one, {}) is not volumes_on(state, request, one, {})
+    assert volumes_of(state, request, (one,), {})[0] is volumes_of(state, request, (one,), {})[0]
+    assert volumes_of(state, request, (one,), {})[0] is not volumes_of(state, request, (two,), {})[0]
+    assert volumes_of(CycleState(), request, (one,), {})[0] is not volumes_of(state, request, (one,), {})[0]
     assert devices_on(state, request, one, matcher) is devices_on(state, request, one, matcher)
     assert devices_on(state, request, one, matcher) is not devices_on(state, request, two, matcher)

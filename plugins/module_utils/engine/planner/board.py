@@ -20,7 +20,7 @@ from ..framework.interface import Draft
 from ..framework.status import Category, Status
 from ..scheduling_cycle import Scheduler
 from .items import Item, Part, Position, as_guest, guest_part
-from .reach import Reach, ReachRows
+from .reach import Reach
 
 NOWHERE = -1
 
@@ -117,7 +117,9 @@ class Board:
     def _item(self, parts: Sequence[Part], **fields: t.Any) -> Item:
         """Add an item of these parts, which is nowhere yet."""
         cores, memory = sum(part.cores for part in parts), sum(part.memory for part in parts)
-        item = Item(len(self.items), tuple(parts), cores, memory, share=self.share(cores, memory), **fields)
+        priority = max(part.request.priority for part in parts)
+        share = self.share(cores, memory)
+        item = Item(len(self.items), tuple(parts), cores, memory, share=share, priority=priority, **fields)
         self.items.append(item)
         self.at.append(())
         self._shown.append(NOWHERE)
@@ -132,10 +134,6 @@ class Board:
         """Return these cores and this memory as fractions of an average node."""
         return cores / self.reach.mean[0], memory / self.reach.mean[1]
 
-    def rows(self, item: Item) -> ReachRows:
-        """Return which nodes the item may use, and how much each may allocate with it."""
-        return self.reach.rows(item)
-
     def close(self, nodes: Iterable[int]) -> None:
         """Close exactly these nodes: nothing may be placed on them."""
         changed = self.reach.close(nodes)
@@ -148,7 +146,7 @@ class Board:
 
     def fits(self, item: Item, node: int) -> bool:
         """Whether the node has CPU and memory for an item that is elsewhere."""
-        rows = self.rows(item)
+        rows = self.reach.rows(item)
         return (
             self.cpu[node] + item.cores <= rows.cpu[node]
             and self.memory[node] + item.memory <= rows.memory[node]
@@ -178,13 +176,9 @@ class Board:
             self._alike[node] = found
         return found
 
-    def refusal(self, item: Item, node: int) -> Status | None:
-        """Return why a filter refuses the item on the node, or None. The board stays as it is."""
-        return self._ask(item, node, lambda status: True)
-
     def broken_rule(self, item: Item) -> Status | None:
         """Return the rule that the item breaks on its node, or the limit (other than CPU and memory), or None."""
-        return self._ask(item, self.node_of(item), lambda status: self._breaks(status) and not _of_room(status))
+        return self.refusal(item, self.node_of(item), lambda status: self._breaks(status) and not _of_room(status))
 
     def _breaks(self, status: Status) -> bool:
         """Whether a refusal on a guest's own node means that it breaks a rule or limit. Whether the node takes new
@@ -202,16 +196,21 @@ class Board:
         for number, part in enumerate(beside, start=VMID_MAX + 1):
             host = self.nodes[node].name
             self.state.assume(replace(as_guest(part), vmid=number, node=host, constraints=NO_CONSTRAINTS))
-        found = self._ask(item, node, lambda status: not _of_room(status))
+        found = self.refusal(item, node, lambda status: not _of_room(status))
         for number in range(VMID_MAX + 1, VMID_MAX + 1 + len(beside)):
             self.state.forget(number)
         return found is not None
 
-    def _ask(self, item: Item, node: int, counts: Callable[[Status], bool]) -> Status | None:
-        """Return the first refusal of the item on the node for which counts returns True."""
+    def refusal(
+        self, item: Item, node: int, counts: Callable[[Status], bool] | None = None
+    ) -> Status | None:
+        """Return why a filter refuses the item on the node, or None. The board stays as it is.
+
+        Only refusals for which counts returns True count; None: all do.
+        """
         self.show_all()
         for part in item.parts:
-            self._hide(part)
+            self.state.remove(part.vmid)
         info, found = self.nodes[node], None
         for part in item.parts:
             refusals = self.scheduler.refusals(part.request_on(info), self.now, (info,))[info.name]
@@ -221,7 +220,7 @@ class Board:
             self._show(part, node)
         shown = self._shown[item.index]
         for part in item.parts:
-            self._hide(part)
+            self.state.remove(part.vmid)
         for part in item.parts:
             self._show(part, shown)
         return found
@@ -275,22 +274,19 @@ class Board:
                 now = min(item.homes)
             if now != self._shown[index]:
                 for part in item.parts:
-                    self._hide(part)
+                    self.state.remove(part.vmid)
                 for part in item.parts:
                     self._show(part, now)
                 self._shown[index] = now
         self._stale.clear()
 
-    def _hide(self, part: Part) -> None:
-        if self.state.guests.get(part.vmid) is not None:
-            self.state.remove(part.vmid)
-
     def _show(self, part: Part, node: int) -> None:
         """Add the part to a node in the cluster state. On its original node, a guest is restored unchanged."""
         if node == NOWHERE:
             return
-        info, guest = self.nodes[node], part.guest
-        if guest is not None and (guest.node == info.name or self._scattered_home(part, node)):
+        info, guest, item = self.nodes[node], part.guest, self.item_of[part.vmid]
+        is_scattered_home = len(self.at[item.index]) > 1 and node == min(item.homes)
+        if guest is not None and (guest.node == info.name or is_scattered_home):
             self.state.restore(guest)
             return
         request = part.request_on(info)
@@ -308,10 +304,6 @@ class Board:
                           memory=request.memory, tags=request.tags, pool=request.pool,
                           constraints=request.constraints, demand=request.demand)  # fmt: skip
         self.state.restore(replace(guest, node=info.name, storage_pending=pending, devices=devices))
-
-    def _scattered_home(self, part: Part, node: int) -> bool:
-        item = self.item_of[part.vmid]
-        return len(self.at[item.index]) > 1 and node == min(item.homes)
 
 
 def _of_room(status: Status) -> bool:

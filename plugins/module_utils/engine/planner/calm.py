@@ -120,7 +120,7 @@ def _reliefs(
     emptiest: Iterable[int],
     refused: set[tuple[int, int]],
 ) -> Iterable[Relief]:
-    able, compared = set(board.rows(item).nodes), 0
+    able, compared = set(board.reach.rows(item).nodes), 0
     left = loads.without(item, source)
     if left is None:
         return

@@ -79,7 +79,7 @@ class Search:
         self._limit = math.inf
         if self.board.fits(item, node) and self._admit(item, node, why):
             return True
-        if extra is None or node not in self.board.rows(item).nodes:
+        if extra is None or node not in self.board.reach.rows(item).nodes:
             return False
         return self._with_others(item, extra, why, frozenset({node}))
 
@@ -102,7 +102,7 @@ class Search:
 
     def _with_others(self, item: Item, extra: int, why: str, only: frozenset[int] | None = None) -> bool:
         """Place the item by moving as few others as possible, and at most extra."""
-        board, nodes = self.board, self.board.rows(item).nodes
+        board, nodes = self.board, self.board.reach.rows(item).nodes
         barred = len(nodes) < len(board.nodes) - len(board.reach.closed)
         self._ruled = barred or any(board.fits(item, node) for node in only or nodes)
         # Half of the steps are kept for finding any way, however many guests it moves.
@@ -131,7 +131,7 @@ class Search:
 
     def tightest(self, item: Item, nodes: Sequence[int]) -> Sequence[int]:
         """Return the nodes ordered by what remains free with the item on them, least first."""
-        rows, board = self.board.rows(item), self.board
+        rows, board = self.board.reach.rows(item), self.board
         return sorted(
             nodes,
             key=lambda n: (
@@ -176,7 +176,7 @@ class Search:
             return False
         held = held | {item.index}
         here = board.node_of(item)
-        nodes = [n for n in board.rows(item).nodes if n not in (here, avoid) and (only is None or n in only)]
+        nodes = [n for n in board.reach.rows(item).nodes if n not in (here, avoid) and (only is None or n in only)]
         for node, victims in self._options(item, extra, level, nodes, held):
             mark = len(board.trail)
             if self._carry_out(item, node, victims, extra, level, held, why):
@@ -243,7 +243,7 @@ class Search:
     ) -> list[tuple[int, tuple[Item, ...]]]:
         """Return the nodes with the guests that would have to leave; fewest moves first, then least memory."""
         board = self.board
-        rows = board.rows(item)
+        rows = board.reach.rows(item)
         roomy: dict[tuple[float, int], list[int]] = {}
         # An item whose move is free may make room for one whose move is not.
         detour = int(not any(board.at[each.index] for each in self._free))
@@ -351,7 +351,7 @@ class Search:
     def _with_room(self, item: Item) -> list[int]:
         """Return the other nodes that have room for the item."""
         board = self.board
-        rows, here = board.rows(item), board.node_of(item)
+        rows, here = board.reach.rows(item), board.node_of(item)
         cpu, memory = board.cpu, board.memory
         self._step(len(rows.nodes))
         return [

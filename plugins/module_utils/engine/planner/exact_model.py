@@ -61,7 +61,7 @@ def program(board: Board, wanted: Collection[Item]) -> Program:
         here = board.node_of(item)
         if not item.movable or (here == NOWHERE and (board.at[item.index] or item not in wanted)):
             continue
-        rows = board.rows(item)
+        rows = board.reach.rows(item)
         key = (item.cores, item.memory, item.weight, tuple(rows.nodes))
         kinds.setdefault(key, Alike(item, rows)).at[here] += 1
         if here != NOWHERE:

@@ -156,7 +156,7 @@ def bring_back(board: Board, placer: Attempts, wanted: Mapping[int, str]) -> dic
             break
     for index, node in targets.items():
         item = board.items[index]
-        status = board.rows(item).refusals.get(node) or board.refusal(item, node)
+        status = board.reach.rows(item).refusals.get(node) or board.refusal(item, node)
         name = board.nodes[node].name
         why = item.not_to.get(name) or (status.text if status is not None else "had no room")
         failed.update({part.vmid: f"{name} {of_one(why)}" for part in item.parts if part.vmid in wanted})
@@ -191,7 +191,7 @@ def _reason_of(board: Board, item: Item, target: int, why: str) -> str:
 
 def balance(board: Board, placer: Attempts, wanted: Balance) -> None:
     """Move guests from the fullest nodes to the emptiest that take any while each move gains more than the margin."""
-    hosts = sorted({node for item in board.items if item.movable for node in board.rows(item).nodes})
+    hosts = sorted({node for item in board.items if item.movable for node in board.reach.rows(item).nodes})
     mark = len(board.trail)
     moved: Counter[int] = Counter()
     refused: set[tuple[int, int]] = set()
@@ -252,7 +252,8 @@ def imbalance(board: Board, wanted: Balance) -> tuple[int, int] | None:
     """Return the fullest and the emptiest node if they differ by more than the threshold. Nodes that take no guests, or
     from which none can leave, do not count.
     """
-    hosts = {node for item in board.items if not item.new for node in (*board.rows(item).nodes, board.node_of(item))}
+    there = [item for item in board.items if not item.new]
+    hosts = {node for item in there for node in (*board.reach.rows(item).nodes, board.node_of(item))}
     load = {node: _load(board, node) for node in sorted(hosts - {NOWHERE}) if board.nodes[node].node.online}
     if not load:
         return None
@@ -268,7 +269,7 @@ def load_of(board: Board, node: int) -> float:
 def gains(board: Board, item: Item, wanted: Balance) -> bool:
     """Whether some node could take over the item and stay sufficiently below the item's node."""
     source = board.node_of(item)
-    others = (node for node in board.rows(item).nodes if node != source)
+    others = (node for node in board.reach.rows(item).nodes if node != source)
     return any(_gain(board, item, source, node) > max(wanted.margin, ROUNDING) for node in others)
 
 

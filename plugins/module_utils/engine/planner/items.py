@@ -98,16 +98,14 @@ def _storages_on(info: NodeInfo, copied: Sequence[LocalDisk]) -> dict[str, str |
     found: dict[str, str | None] = {}
     taken: Counter[str] = Counter()
 
-    def fits(disk: LocalDisk, name: str) -> bool:
-        storage = info.storages[name]
-        there = storage.active and disk.content in storage.content
-        return there and room(storage, ANY, taken[name]) >= disk.size
-
     pairs = [(disk, name) for disk in copied for name in info.storages]
     pairs.sort(key=lambda pair: (pair[0].home != (info.name, pair[1]), _unlikeness(pair[0].storage, pair[1])))
     for alone in (True, False):
         for disk, name in pairs:
-            if disk.storage not in found and not (alone and name in taken) and fits(disk, name):
+            storage = info.storages[name]
+            if disk.storage in found or (alone and name in taken) or disk.content not in storage.content:
+                continue
+            if storage.active and room(storage, ANY, taken[name]) >= disk.size:
                 found[disk.storage] = name
                 taken[name] += disk.size
     missing = (disk.storage for disk in copied if disk.storage not in found)
@@ -133,6 +131,7 @@ class Item:
         homes: the indexes of the nodes where its guests are at the start.
         free: whether its move adds no cost: it is new, or it must leave a closed node anyway.
         share: its dominant share of an average node.
+        priority: the highest priority of its new VMs; 0 for guests.
         not_to: the names of nodes that it must not use, each with the reason.
         prefers: the names of nodes that it goes to first.
     """
@@ -147,6 +146,7 @@ class Item:
     homes: frozenset[int] = frozenset()
     free: bool = True
     share: float = 0.0
+    priority: int = 0
     not_to: Mapping[str, str] = field(default_factory=dict)
     prefers: frozenset[str] = frozenset()
 
@@ -158,11 +158,6 @@ class Item:
     def extra(self) -> int:
         """The number of moved guests that it adds to those that must move anyway."""
         return 0 if self.free else self.weight
-
-    @property
-    def priority(self) -> int:
-        """The highest priority of its new VMs; 0 for guests."""
-        return max(part.request.priority for part in self.parts)
 
     @property
     def plain(self) -> bool:

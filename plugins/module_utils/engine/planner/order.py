@@ -12,10 +12,10 @@ overfull.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ...model import HARule, Request
+from ...model import Request
 from ..selectors import selects
 from .items import Part, Position, as_guest
 
@@ -133,20 +133,23 @@ def peaks(legs: Sequence[Leg], node: int) -> Position:
     return worst
 
 
+@dataclass(frozen=True, slots=True)
 class Relations:
-    """Tells which parts a rule relates. Steps of related parts run one after the other, in the order of the plan."""
+    """Tells which parts a rule relates. Steps of related parts run one after the other, in the order of the plan.
 
-    def __init__(self, rules: Iterable[HARule]) -> None:
-        self._rules = [rule.vmids for rule in rules if not rule.disabled]
+    rules are the members of the HA rules that are in force, by VMID.
+    """
+
+    rules: Sequence[frozenset[int]]
 
     def concern(self, part: Part) -> bool:
         """Whether the part has rules of its own or an HA rule names it."""
         request = part.request
         own = request.affinity or request.topology_spread or request.ha is not None
-        return bool(own) or any(part.vmid in vmids for vmids in self._rules)
+        return bool(own) or any(part.vmid in vmids for vmids in self.rules)
 
     def related(self, one: Part, other: Part) -> bool:
-        if any(one.vmid in vmids and other.vmid in vmids for vmids in self._rules):
+        if any(one.vmid in vmids and other.vmid in vmids for vmids in self.rules):
             return True
         if _joins(one.request) and _joins(one.request) == _joins(other.request):
             return True

@@ -76,9 +76,9 @@ class Packing:
     def _plausible(self) -> bool:
         """Whether each item fits alone and all of them may fit together."""
         board = self.board
-        if not all(any(board.fits(item, node) for node in board.rows(item).nodes) for item in self._items):
+        if not all(any(board.fits(item, node) for node in board.reach.rows(item).nodes) for item in self._items):
             return False
-        self._nodes = sorted({node for item in self._items for node in board.rows(item).nodes})
+        self._nodes = sorted({node for item in self._items for node in board.reach.rows(item).nodes})
         cpu, memory = zip(*(self._room(node) for node in self._nodes), strict=True)
         return (
             _enough([item.cores for item in self._items], cpu)
@@ -88,7 +88,7 @@ class Packing:
     def _room(self, node: int) -> tuple[float, float]:
         """Return the CPU and memory that a node has left for the items."""
         board = self.board
-        rows = next(board.rows(item) for item in self._items if node in board.rows(item).nodes)
+        rows = next(board.reach.rows(item) for item in self._items if node in board.reach.rows(item).nodes)
         return rows.cpu[node] - board.cpu[node], rows.memory[node] - board.memory[node]
 
     def _start(self) -> bool:
@@ -99,7 +99,7 @@ class Packing:
         for item in sorted(self._items, key=lambda each: (each.plain, -each.share, each.index)):
             cpu, memory = self._sizes[item.index]
             nodes = sorted(
-                board.rows(item).nodes,
+                board.reach.rows(item).nodes,
                 key=lambda n: (
                     self._excess(self._left[n][0] - cpu, self._left[n][1] - memory),
                     -min(self._left[n][0] - cpu, self._left[n][1] - memory),
@@ -173,7 +173,7 @@ class Packing:
                 held = self._free_until[item.index] > turn
                 apart = self._apart[item.index]
                 source_cpu, source_memory = left[source][0] + cpu, left[source][1] + memory
-                for target in self.board.rows(item).nodes:
+                for target in self.board.reach.rows(item).nodes:
                     if target == source or self._barred.get((item.index, target), 0) > turn:
                         continue
                     against = apart & on[target].keys() if apart else ()

@@ -106,7 +106,11 @@ class _Planner:
         self.stuck: list[Stuck] = []
         self.unplaced: dict[str, str] = {}
         self.notes: list[str] = []
-        self._add_guests(copy)
+        guests = dict(sorted(copy.guests.items()))
+        for group in guests_together(guests, self.mobility, copy.snapshot.ha_rules):
+            self.board.add_guests([guests.pop(vmid) for vmid in group], self.mobility)
+        for guest in guests.values():
+            self.board.add_guests([guest], self.mobility)
         self._before = loads(self.board)
 
     def plan(self) -> Plan:
@@ -117,9 +121,11 @@ class _Planner:
         for index, why in broken.items():
             told, cure = reasons(board, board.items[index])
             self._leave(board.items[index], f"{why}, and {told}", cure)
-        for task in self.placer.place([*self.drains(), *self.creations()], MOST_EXTRA):
+        due = [*self.drains(), *(self.creations() if goals.place else ())]
+        for task in self.placer.place(due, MOST_EXTRA):
             self._give_up(task)
-        for vmid, why in bring_back(board, self.placer, goals.undo).items():
+        unreturned = bring_back(board, self.placer, goals.undo) if goals.undo else {}
+        for vmid, why in unreturned.items():
             self._leave(board.item_of[vmid], why, "see why that node does not take it")
         for vmid in goals.resting & board.item_of.keys():
             board.hold(board.item_of[vmid])
@@ -160,13 +166,6 @@ class _Planner:
         return sorted(nodes, key=lambda node: (-scores.get(self.board.nodes[node].name, -1.0), node))
 
     # --- what has to be placed ---
-
-    def _add_guests(self, state: ClusterState) -> None:
-        guests = dict(sorted(state.guests.items()))
-        for group in guests_together(guests, self.mobility, state.snapshot.ha_rules):
-            self.board.add_guests([guests.pop(vmid) for vmid in group], self.mobility)
-        for guest in guests.values():
-            self.board.add_guests([guest], self.mobility)
 
     def drains(self) -> Iterable[ItemToPlace]:
         """Yield the guests of drained nodes, and record those that cannot move as stuck."""
@@ -271,7 +270,7 @@ class _Planner:
 
 def reasons(board: Board, item: Item) -> tuple[str, str]:
     """Return why no node takes the item at present, and the remedy."""
-    rows, found, cures, takers = board.rows(item), Counter[str](), Counter[str](), 0
+    rows, found, cures, takers = board.reach.rows(item), Counter[str](), Counter[str](), 0
     for info in board.nodes:
         if info.index in board.reach.closed or info.index in item.homes:
             continue

@@ -50,7 +50,11 @@ class Reach:
         self._nodes = scheduler.cluster.nodes
         self.policy: Policy = scheduler.profile(NO_REQUEST).policy
         self.closed = frozenset(info.index for info in self._nodes if info.name in closed)
-        self.mean = self._means()
+        online = [info.node for info in self._nodes if info.node.online and info.node.memory] or [NO_NODE]
+        self.mean = (
+            sum(map(self.policy.cpu.allocatable, online)) / len(online) or 1.0,
+            sum(map(self.policy.memory.allocatable, online)) / len(online) or 1.0,
+        )
         self._rows: dict[int, ReachRows] = {}
         self._open_rows: dict[int, ReachRows] = {}
 
@@ -61,7 +65,11 @@ class Reach:
         if found is None:
             if index not in self._rows:
                 self._rows[index] = self._find_rows(item)
-            found = self._open_rows[index] = self._without_closed(self._rows[index])
+            rows, closed = self._rows[index], self.closed
+            cpu = [-1.0 if node in closed else limit for node, limit in enumerate(rows.cpu)]
+            memory = [-1.0 if node in closed else limit for node, limit in enumerate(rows.memory)]
+            nodes = [node for node in rows.nodes if node not in closed]
+            found = self._open_rows[index] = ReachRows(cpu, memory, nodes, rows.refusals)
         return found
 
     def close(self, nodes: Iterable[int]) -> frozenset[int]:
@@ -86,11 +94,16 @@ class Reach:
         """Ask the filters where an item can go at all. Refusals that end when guests leave do not count."""
         refusals: dict[int, Status] = {}
         for part in item.parts:
-            for request, hosts in self._requests(part):
+            # What the filters check depends on the node only if disks are copied.
+            asked: Iterable[tuple[Request, Sequence[NodeInfo]]] = [(part.request, self._nodes)]
+            if part.copied:
+                asked = [(part.request_on(info), (info,)) for info in self._nodes]
+            for request, hosts in asked:
                 found = self._scheduler.refusals(request, self._now, hosts)
                 for info in hosts:
-                    for status in filter(lasting, found[info.name].values()):
-                        refusals.setdefault(info.index, status)
+                    for status in found[info.name].values():
+                        if not status.resolvable or status.category is Category.PLACEMENT:
+                            refusals.setdefault(info.index, status)
         cpu, memory = [], []
         for info in self._nodes:
             barred = info.index in refusals or info.name in item.not_to
@@ -100,39 +113,11 @@ class Reach:
         nodes = [node for node, limit in enumerate(cpu) if limit >= item.cores and memory[node] >= item.memory]
         return ReachRows(cpu, memory, nodes, refusals)
 
-    def _requests(self, part: Part) -> Iterable[tuple[Request, Sequence[NodeInfo]]]:
-        """What the filters check, and on which nodes."""
-        if not part.copied:
-            return [(part.request, self._nodes)]
-        return [(part.request_on(info), (info,)) for info in self._nodes]
-
-    def _without_closed(self, rows: ReachRows) -> ReachRows:
-        """Return the rows without closed nodes."""
-        cpu = [-1.0 if node in self.closed else limit for node, limit in enumerate(rows.cpu)]
-        memory = [-1.0 if node in self.closed else limit for node, limit in enumerate(rows.memory)]
-        return ReachRows(cpu, memory, [node for node in rows.nodes if node not in self.closed], rows.refusals)
-
     def _limits(self, part: Part, info: NodeInfo) -> tuple[float, float]:
-        policy = self._scheduler.profile(part.request).policy
-        return t.cast(
-            "tuple[float, float]",
-            tuple(
-                getattr(policy, name).allocatable(info.node, part.request) * (1 + ROUNDING)
-                if name in policy.enforced
-                else float("inf")
-                for name in ("cpu", "memory")
-            ),
-        )
-
-    def _means(self) -> tuple[float, float]:
-        policy = self.policy
-        online = [info.node for info in self._nodes if info.node.online and info.node.memory] or [NO_NODE]
-        return (
-            sum(policy.cpu.allocatable(node) for node in online) / len(online) or 1.0,
-            sum(policy.memory.allocatable(node) for node in online) / len(online) or 1.0,
-        )
-
-
-def lasting(status: Status) -> bool:
-    """Whether no move of guests can resolve the refusal."""
-    return not status.resolvable or status.category is Category.PLACEMENT
+        """Return the CPU and memory that a node may allocate with a part; infinite where no limit is enforced."""
+        policy, cpu, memory = self._scheduler.profile(part.request).policy, math.inf, math.inf
+        if "cpu" in policy.enforced:
+            cpu = policy.cpu.allocatable(info.node, part.request) * (1 + ROUNDING)
+        if "memory" in policy.enforced:
+            memory = policy.memory.allocatable(info.node, part.request) * (1 + ROUNDING)
+        return cpu, memory

@@ -56,13 +56,18 @@ def replay(
 
 def _legs(board: Board, step: BoardStep, number: int, scheduler: Scheduler) -> list[Leg]:
     item, target = step.item, step.target
-    rows = board.rows(item)
+    rows = board.reach.rows(item)
     room = (rows.cpu[target], rows.memory[target])
     score = 0.0
     if item.new:
         board.show_all()
         score = scheduler.scores(item.parts[0].request, board.now).get(board.nodes[target].name, 0.0)
-    if item.new or not _at_once(board, item):
+    vmids, lead = {part.vmid for part in item.parts}, item.parts[0]
+    # Whether the HA manager moves the whole item when asked to move one of its guests.
+    at_once = vmids <= {lead.vmid, *lead.mobility.together} or vmids <= companions_of(
+        board.state.snapshot.ha_rules, lead.vmid
+    )
+    if item.new or not at_once:
         positions = [_position(board, item, part) for part in item.parts]
         return [
             Leg(number + offset, (part,), part.cores, part.memory, 1, source, target, room, step.why, score)
@@ -72,15 +77,6 @@ def _legs(board: Board, step: BoardStep, number: int, scheduler: Scheduler) -> l
     sources = tuple(each for each in board.at[item.index] if each.node != target)
     coming = (item.cores - here.cores, item.memory - here.memory, len(item.parts) - here.guests)
     return [Leg(number, item.parts, *coming, sources, target, room, step.why)]
-
-
-def _at_once(board: Board, item: Item) -> bool:
-    """Whether the HA manager moves the whole item when asked to move one of its guests."""
-    vmids = {part.vmid for part in item.parts}
-    lead = item.parts[0]
-    return vmids <= {lead.vmid, *lead.mobility.together} or vmids <= companions_of(
-        board.state.snapshot.ha_rules, lead.vmid
-    )
 
 
 def _position(board: Board, item: Item, part: Part) -> tuple[Position, ...]:
@@ -114,6 +110,9 @@ def _move(board: Board, leg: Leg, ids: Mapping[int, int]) -> Move:
         raise ValueError("a move has a guest")
     others = tuple(sorted(part.vmid for part in leg.parts if part is not lead))
     copied = sum(part.bytes_to(target) for part in leg.parts)
+    sizes = Counter[str]()
+    for part in leg.parts:
+        sizes.update({disk.slot: disk.size for disk in part.mobility.disks} if part.bytes_to(target) else {})
     memory = sum(part.memory for part in leg.parts if part.mobility.how_to(target) == LIVE)
     source = next((each.node for each in leg.sources if each.node != leg.target), leg.target)
     return Move(
@@ -130,7 +129,8 @@ def _move(board: Board, leg: Leg, ids: Mapping[int, int]) -> Move:
         cores=round(leg.cores, 6),
         memory=leg.memory,
         storages={slot: name for part in leg.parts for slot, name in _storages(board, part, target).items()},
-        sizes=dict(sum((_sizes(part, target) for part in leg.parts), Counter())),
+        # Disks without a size are left out.
+        sizes=dict(+sizes),
         copied=copied,
         together=others,
         estimate=round(SECONDS_PER_MOVE + (memory + copied) / BYTES_PER_SECOND, 1),
@@ -146,12 +146,6 @@ def _storages(board: Board, part: Part, target: str) -> dict[str, str]:
     return {disk.slot: chosen[disk.storage] for disk in part.mobility.disks}
 
 
-def _sizes(part: Part, target: str) -> Counter[str]:
-    """Return the bytes that are sent of each disk that the move copies, by slot."""
-    sent = part.bytes_to(target) > 0
-    return Counter({disk.slot: disk.size for disk in part.mobility.disks} if sent else {})
-
-
 def _decision(board: Board, leg: Leg) -> Decision:
     part, node = leg.parts[0], board.nodes[leg.target].name
     draft = board.drafts.get(part.vmid)
@@ -162,7 +156,7 @@ def _decision(board: Board, leg: Leg) -> Decision:
 
 def order_legs(board: Board, legs: Sequence[Leg], start: Sequence[tuple[float, float]]) -> None:
     """Set which legs each leg waits for."""
-    put_in_order(legs, start, Relations(board.state.snapshot.ha_rules))
+    put_in_order(legs, start, Relations([rule.vmids for rule in board.state.snapshot.ha_rules if not rule.disabled]))
     _keep_limits(board, legs)
     shorten(legs)
 
@@ -198,26 +192,23 @@ def _keep_limits(board: Board, legs: Sequence[Leg]) -> None:
 
 def courses(board: Board, legs: Sequence[Leg], start: Sequence[Load]) -> dict[str, NodeCourse]:
     """Return the load before, at the peak and after, for every node that the plan touches."""
-    touched = {leg.target for leg in legs} | {source.node for leg in legs for source in leg.sources}
-    return {board.nodes[node].name: _course(board, legs, node, start[node]) for node in sorted(touched)}
-
-
-def _course(board: Board, legs: Sequence[Leg], node: int, before: Load) -> NodeCourse:
-    """Return the load of a node before the plan, at its peak and after it."""
-    highest = peaks(legs, node)
-    coming = [Position(node, leg.cores, leg.memory, leg.guests) for leg in legs if leg.target == node]
-    leaving = [source for leg in legs for source in leg.sources if source.node == node]
-    host, policy = board.nodes[node].node, board.reach.policy
-    return NodeCourse(
-        allocatable=Load(policy.cpu.allocatable(host), int(policy.memory.allocatable(host)), 0),
-        before=before,
-        peak=Load(before.cores + highest.cores, before.memory + highest.memory, before.guests + highest.guests),
-        after=Load(
-            round(before.cores + sum(e.cores for e in coming) - sum(e.cores for e in leaving), 6),
-            before.memory + sum(e.memory for e in coming) - sum(e.memory for e in leaving),
-            before.guests + sum(e.guests for e in coming) - sum(e.guests for e in leaving),
-        ),
-    )
+    found: dict[str, NodeCourse] = {}
+    for node in sorted({leg.target for leg in legs} | {source.node for leg in legs for source in leg.sources}):
+        coming = [Position(node, leg.cores, leg.memory, leg.guests) for leg in legs if leg.target == node]
+        leaving = [source for leg in legs for source in leg.sources if source.node == node]
+        host, policy = board.nodes[node].node, board.reach.policy
+        highest, before = peaks(legs, node), start[node]
+        found[board.nodes[node].name] = NodeCourse(
+            allocatable=Load(policy.cpu.allocatable(host), int(policy.memory.allocatable(host)), 0),
+            before=before,
+            peak=Load(before.cores + highest.cores, before.memory + highest.memory, before.guests + highest.guests),
+            after=Load(
+                round(before.cores + sum(e.cores for e in coming) - sum(e.cores for e in leaving), 6),
+                before.memory + sum(e.memory for e in coming) - sum(e.memory for e in leaving),
+                before.guests + sum(e.guests for e in coming) - sum(e.guests for e in leaving),
+            ),
+        )
+    return found
 
 
 def loads(board: Board) -> list[Load]:

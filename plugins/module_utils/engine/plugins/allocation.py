@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ...errors import InvalidPluginConfig
 from ...model import Request
-from ..bindings import volumes_on
+from ..bindings import volumes_of
 from ..cache import NodeInfo, of_sums
 from ..framework.interface import CycleState, Event, Setting, check_settings
 from ..framework.many_nodes import ScoreOfMany
@@ -106,7 +106,7 @@ class AllocationScore(ScoreOfMany):
         """Return the mean used share of the storages that the drives would go to, including the drives; None if none
         takes space.
         """
-        found = volumes_on(state, request, node, self.policy.storage_classes)
+        (found,) = volumes_of(state, request, (node,), self.policy.storage_classes)
         if isinstance(found, Status) or not found.bytes:
             return None
         uses = [(node.storages[name].use, size) for name, size in found.bytes.items()]

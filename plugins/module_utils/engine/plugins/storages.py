@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from ...errors import InvalidPluginConfig, InvalidRequest
 from ...model import GIB, Disk, Request, StorageClass
-from ..bindings import volumes_of, volumes_on
+from ..bindings import volumes_of
 from ..cache import ClusterState, NodeInfo
 from ..cloning import source_for
 from ..framework.interface import (
@@ -83,7 +83,7 @@ class VolumeBinding(PreFilterPlugin, FilterOfMany, ReservePlugin):
         return [each if isinstance(each, Status) else None for each in found]
 
     def reserve(self, state: CycleState, request: Request, node: NodeInfo, draft: Draft) -> Status | None:
-        found = volumes_on(state, request, node, self.policy.storage_classes)
+        (found,) = volumes_of(state, request, (node,), self.policy.storage_classes)
         if isinstance(found, Status):
             return found
         draft.storages.update(found.storages)
