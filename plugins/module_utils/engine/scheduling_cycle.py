@@ -79,7 +79,10 @@ class Scheduler:
         try:
             plugins = self.profile(request).plugins_about(request, self.cluster)
             check_request(plugins, request)
-            cycle, verdicts = self._run_filters(request, now, plugins)
+            cycle = self._run_pre_filter(request, now, plugins)
+            if not cycle.refusing:
+                cycle.passed = run_filters(cycle.state, request, cycle.filters, self.cluster.nodes, cycle.rejections)
+            verdicts = Verdicts(self.cluster.nodes, cycle.passed, cycle.rejections, cycle.refusing)
             node, score = self._run_score(cycle, verdicts)
             if node is not None and place is not None:
                 node, score = self._at(verdicts, place[0])
@@ -99,15 +102,6 @@ class Scheduler:
         except CollectionError as error:
             return Outcome(request, error=error, looked=verdicts)
         return Outcome(request, decision=decision, looked=verdicts)
-
-    def _run_filters(
-        self, request: Request, now: float, plugins: Concerned | None = None
-    ) -> tuple[Cycle, Verdicts]:
-        """Run PreFilter, and Filter on all nodes."""
-        cycle, nodes = self._run_pre_filter(request, now, plugins), self.cluster.nodes
-        if not cycle.refusing:
-            cycle.passed = run_filters(cycle.state, request, cycle.filters, nodes, cycle.rejections)
-        return cycle, Verdicts(nodes, cycle.passed, cycle.rejections, next(iter(cycle.refusing.values()), None))
 
     def _run_pre_filter(self, request: Request, now: float, plugins: Concerned | None = None) -> Cycle:
         """Run PreFilter. Its answers say which plugins evaluate nodes for the request."""
@@ -212,7 +206,10 @@ class Scheduler:
 
     def scores(self, request: Request, now: float = 0.0) -> dict[str, float]:
         """Return the score of every node that all filters let pass, by name."""
-        cycle, verdicts = self._run_filters(request, now)
+        cycle = self._run_pre_filter(request, now)
+        if not cycle.refusing:
+            cycle.passed = run_filters(cycle.state, request, cycle.filters, self.cluster.nodes, cycle.rejections)
+        verdicts = Verdicts(self.cluster.nodes, cycle.passed, cycle.rejections, cycle.refusing)
         self._run_score(cycle, verdicts)
         return {verdict.node: verdict.score for verdict in verdicts.all() if verdict.score is not None}
 

@@ -66,15 +66,15 @@ class Verdicts:
         nodes: Sequence[NodeInfo],
         passed: Sequence[NodeInfo],
         rejections: Mapping[int, Status],
-        refused: Status | None = None,
+        refusing: Mapping[str, Status],
     ) -> None:
         """passed are the nodes that passed all filters, rejections the statuses of the others by the node's index.
-        refused is the status of a PreFilter that refused every node.
+        refusing are the statuses of the plugins whose PreFilter refused every node; the first one counts.
         """
         self.nodes = nodes
         self._passed = passed
         self._rejections = rejections
-        self._refused = refused
+        self._refused = next(iter(refusing.values()), None)
         self._scores: list[Scores] = []
         self._totals = [0] * len(passed)
 

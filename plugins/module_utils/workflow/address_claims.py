@@ -121,7 +121,7 @@ def original_of(request: Request, base: Config, cluster: ClusterState, reader: R
         from .archives import owner_of
 
         vmid = owner_of(request.archive.volume)
-    guest = cluster.get(vmid) if vmid is not None else None
+    guest = cluster.guests.get(vmid) if vmid is not None else None
     if guest is None or guest.kind != "qemu" or guest.template:
         return None
     config: Config | None = base

@@ -77,4 +77,4 @@ class Metering:
     def _learn(self, guests: Iterable[Guest], state: ClusterState, timeframe: Timeframe, grid: Grid) -> None:
         """Add the demand of guests of which it is not known yet."""
         due = [guest for guest in guests if guest.vmid not in self._guests]
-        self._guests |= self.statistics.demands(due, state, timeframe, grid)
+        self._guests |= self.statistics.demands(due, state.guests.values(), timeframe, grid)
