@@ -13,6 +13,7 @@ import pytest
 from simulated_cluster.build import build
 from simulated_cluster.cluster import Cluster
 from simulated_cluster.load import guest_rows, node_rows
+from simulator.lab import Lab, in_lab
 
 RECORDED = Path(__file__).parents[1] / "recordings/9.2"
 
@@ -128,3 +129,18 @@ def test_newest_sample__is_left_out_while_it_is_empty() -> None:
         cluster.nodes["pve1"].down.append((cluster.clock.now() - 120, cluster.clock.now()))
         rows = node_rows(cluster, cluster.nodes["pve1"], "hour")
         assert len(rows) == count
+
+
+@pytest.mark.parametrize(("version", "folder"), [("9.2", "pve-vm-9.0"), ("8.4", "pve2-vm")])
+def test_statistics_of_a_guest__are_the_same_on_every_node_and_need_no_config(version: str, folder: str) -> None:
+    async def work(lab: Lab) -> None:
+        async def answer(node: str, vmid: int) -> tuple[int, str]:
+            response = await lab.ask("GET", f"/nodes/{node}/qemu/{vmid}/rrddata", {"timeframe": "hour"})
+            return response.status, str(response.reason if response.status != 200 else await response.text())
+
+        assert await answer("pve2", 101) == await answer("pve1", 101)
+        status, reason = await answer("pve1", 9999)
+        assert (status, reason.rpartition("opening ")[2]) == (
+            500, f"'/var/lib/rrdcached/db/{folder}/9999': No such file or directory")
+
+    in_lab(version, work)

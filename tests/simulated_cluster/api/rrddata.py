@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..errors import die
 from ..load import guest_rows, node_rows
 from ..routing import Call, route
 
@@ -16,11 +17,12 @@ def of_node(call: Call) -> list[dict[str, Any]]:
     return node_rows(call.cluster, call.cluster.nodes[call.node], str(call["timeframe"]))
 
 
-@route("GET", "/nodes/{node}/qemu/{vmid}/rrddata")
-def of_vm(call: Call) -> list[dict[str, Any]]:
-    return guest_rows(call.cluster, call.cluster.guest("qemu", call.node, call["vmid"]), str(call["timeframe"]))
-
-
-@route("GET", "/nodes/{node}/lxc/{vmid}/rrddata")
-def of_container(call: Call) -> list[dict[str, Any]]:
-    return guest_rows(call.cluster, call.cluster.guest("lxc", call.node, call["vmid"]), str(call["timeframe"]))
+@route("GET", "/nodes/{node}/qemu/{vmid}/rrddata", "/nodes/{node}/lxc/{vmid}/rrddata")
+def of_guest(call: Call) -> list[dict[str, Any]]:
+    """The statistics of a VMID, which every node has, and which do not depend on a config."""
+    guest = call.cluster.guests.get(call["vmid"])
+    if guest is None:
+        path = f"/var/lib/rrdcached/db/{'pve-vm-9.0' if call.cluster.modern else 'pve2-vm'}/{call['vmid']}"
+        where = "rrdcached@unix:/var/run/rrdcached.sock: rrd_fetch_r failed"
+        raise die(f"RRD error: {where}: opening '{path}': No such file or directory")
+    return guest_rows(call.cluster, guest, str(call["timeframe"]))
