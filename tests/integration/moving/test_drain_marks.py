@@ -174,7 +174,7 @@ def test_active__without_success_changes_nothing(cluster: SimulatedCluster, cont
     ("state", "what"),
     [
         ({"online": False}, "it is offline; cure: wait until it is back"),
-        ({"maintenance": True}, "it is in HA maintenance; cure: run 'ha-manager crm-command node-maintenance disable"),
+        ({"maintenance": True}, "node-maintenance disable pve1' on a node, wait up to two minutes, and run again"),
     ],
     ids=["offline", "maintenance"],
 )

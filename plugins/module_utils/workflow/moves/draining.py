@@ -380,7 +380,9 @@ def _require_ready(snapshot: Snapshot, names: Collection[str]) -> None:
         what, cure = "offline", "wait until it is back"
         if node.online:
             what = "in HA maintenance"
-            cure = f"run 'ha-manager crm-command node-maintenance disable {node.name}' on a node"
+            # A node that was empty needs that long to get its lock back, before pve-ha-manager 5.1.2.
+            command = f"ha-manager crm-command node-maintenance disable {node.name}"
+            cure = f"run '{command}' on a node, wait up to two minutes"
         raise GoalsNotReached(
             f"{node.name} cannot take its guests back, and stays marked as drained: it is {what}; cure: {cure}, and"
             f" run again; or set bring_back: false to make it active without them"
