@@ -56,7 +56,7 @@ options:
         by use the window.
       - C(cpu) is the fraction of the CPUs of the node or guest (0 to 1), C(memory) is in MiB, C(cpu_pressure),
         C(io_pressure) and C(memory_pressure) are fractions of time.
-      - Entries of nodes and guests that the cluster does not have are ignored.
+      - Entries without a known value, and of nodes and guests that the cluster does not have, are ignored.
     type: dict
     suboptions:
       nodes:

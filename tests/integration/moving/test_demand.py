@@ -191,7 +191,10 @@ def test_metrics_of_the_site__count_wherever_use_does(cluster: SimulatedCluster,
         "check": True,
         "metrics": {
             "nodes": {name: {"cpu": cpu, "memory": 8000} for name, cpu in used.items()},
-            "guests": {guest: {"cpu": [None, 0.1], "memory": 500} for guest in ("web-1", "102", "201", "db-1")},
+            "guests": {
+                **{guest: {"cpu": [None, 0.1], "memory": 500} for guest in ("web-1", "102", "201", "db-1")},
+                "nobody": {"cpu": 1},
+            },
         },
     }
     new = {"name": "web-9", "cores": 3, "memory": 512, **options}

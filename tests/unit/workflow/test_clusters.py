@@ -49,6 +49,12 @@ def test_connection_options_at_the_top__are_defaults_but_for_the_credentials_of_
     assert a.params["ca_path"] == b.params["ca_path"] == "/ca"
 
 
+def test_metrics__are_those_of_the_cluster() -> None:
+    metrics = {"nodes": {"pve1": {"cpu": 0.5}}}
+    a, b = clusters_of({"clusters": [B, {**A, "metrics": metrics}]})
+    assert (a.params["metrics"], b.params["metrics"]) == (metrics, None)
+
+
 def test_nodes__have_the_labels_of_their_cluster() -> None:
     cluster = {**B, "nodes": {"pve1": {"labels": {"rack": "r1", "region": "us"}}}}
     (parsed,) = clusters_of({"clusters": [cluster]})
@@ -68,6 +74,7 @@ def test_nodes__have_the_labels_of_their_cluster() -> None:
         ({"clusters": [{**A, "labels": {"cluster": "x"}}]}, "clusters[0].labels.cluster: 'x' is not valid"),
         ({"clusters": [A, {"name": "b", "snapshot": {}}]}, "clusters: some have a snapshot and some have none"),
         ({"clusters": [A], "nodes": {"x": 1}}, "nodes: cannot be used together with clusters; expected cl"),
+        ({"clusters": [A], "metrics": {"nodes": {}}}, "metrics: cannot be used together with clusters; expected cl"),
         ({"clusters": [A], "rules": [{"nodes": ["pve1"]}]}, "rules[0].nodes: cannot be used together with clusters"),
     ],
 )

@@ -51,9 +51,11 @@ def _each_of(entries: Mapping[t.Any, t.Any], where: str) -> dict[str, dict[str, 
         unknown = sorted(str(key) for key in values if key not in _RESOURCES)
         if unknown:
             raise InvalidRequest(f"{where}.{name}.{unknown[0]}: is not possible, expected {', '.join(_RESOURCES)}")
-        found[str(name)] = {
-            _RESOURCES[key]: _values_of(value, key, f"{where}.{name}.{key}") for key, value in values.items()
-        }
+        curves = {_RESOURCES[key]: _values_of(value, key, f"{where}.{name}.{key}") for key, value in values.items()}
+        # What the site's monitoring does not know is not zero.
+        known = {resource: curve for resource, curve in curves.items() if any(value is not None for value in curve)}
+        if known:
+            found[str(name)] = known
     return found
 
 
