@@ -41,8 +41,15 @@ VALUES: Mapping[str, str] = {
     **dict.fromkeys(("hibernated",), "suspended"),
     **dict.fromkeys(("uefi", "efi"), "ovmf"),
     **dict.fromkeys(("bios", "legacy"), "seabios"),
+    **dict.fromkeys(("linux", "debian", "ubuntu", "rhel"), "l26"),
+    "windows": "win11",
 }
 """Values of options with choices, with the one that is meant."""
+
+REMOVAL = frozenset(
+    ("", "absent", "remove", "removed", "delete", "deleted", "destroy", "destroyed", "detached", "unused")
+)
+"""Words with which a part of a VM, such as a drive or a card, is not removed."""
 
 OF_TYPES: Mapping[str, str] = {"template": "a boolean; the template to make a VM from is named by clone"}
 """What an option of another type than the given one expects."""

@@ -9,18 +9,11 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.find
 
 LIMITS = {
     **OPTIONS,
-    "CPUModel": "cpu",
     "CPUOvercommit": "CPU",
-    "DeviceClaims": "devices",
     "FailoverHeadroom": "n_plus_one",
     "GuestLimit": "number of guests",
-    "HARules": "HA rules",
     "MemoryOvercommit": "memory",
-    "NamedResources": "named resources",
-    "NetworkBridge": "bridges",
     "NodeReady": "node state",
-    "TaintToleration": "taints",
-    "TemplateLocality": "clone",
     "UsedLimit": "measured use",
     "VCPULimit": "vCPUs",
     "VolumeBinding": "storage",

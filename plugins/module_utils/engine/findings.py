@@ -23,13 +23,20 @@ CURES = {
 """How a rule of the task becomes a preference."""
 
 OPTIONS = {
+    "CPUModel": "cpu",
+    "DeviceClaims": "devices",
+    "HARules": "HA rules",
+    "NamedResources": "named resources",
+    "NetworkBridge": "bridges",
     "NodeAffinity": "node_affinity",
     "NodeName": "node",
     "NodeRegex": "node_regex",
+    "TaintToleration": "taints",
+    "TemplateLocality": "clone",
     "TopologySpread": "topology_spread",
     "VMAffinity": "affinity",
 }
-"""The option of a VM that makes a rule reject nodes, which is what a user knows the rule by."""
+"""What a user knows a rule by that makes nodes no place for a VM: mostly the option that makes it reject them."""
 
 NODES_NAMED = 5
 """How many nodes the sentence names of each rule; the data has them all."""

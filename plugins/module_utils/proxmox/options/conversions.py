@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from ...errors import InvalidRequest
-from .drives import Destroyed, Value, parse_drive
+from ...other_words import REMOVAL
+from .drives import REMOVE_DRIVE, Destroyed, Value, parse_drive
 from .property_strings import PropertyKind
 from .values import Secret, boolean, invalid, number, such_as
 
@@ -177,6 +178,8 @@ class Properties(Conversion):
             return ""
         if value == {} and self.empty is not None:
             return self.empty
+        if _means_removal(value):
+            raise invalid(option, value, f"properties{such_as(self.example)}; an empty text unsets it")
         properties = self.kind.of(option, value)
         if self.required and not any(key in properties for key in self.required):
             raise invalid(option, value, " or ".join(self.required))
@@ -314,6 +317,12 @@ class Password(Conversion):
         return value if value is None else "********"
 
 
+def _means_removal(value: t.Any) -> bool:
+    """Whether a value is a word with which other tools remove things."""
+    word = value.get("state") if isinstance(value, Mapping) else value
+    return isinstance(word, str) and word.strip().lower() in REMOVAL
+
+
 _REMOVALS = {"unused": "", "destroy": Destroyed()}
 """What becomes of the volume of a drive that is removed."""
 
@@ -337,4 +346,6 @@ class Drives(Conversion):
             if removal is None or len(given) > 1:
                 raise invalid(option, given, "remove: unused or remove: destroy, and nothing else beside it")
             return removal
+        if _means_removal(value):
+            raise invalid(option, value, f"a drive; to remove it, {REMOVE_DRIVE}")
         return parse_drive(option, value)

@@ -45,7 +45,7 @@ _PLACE = ("storage", "storage_class")
 _EXPECTED = "STORAGE:GIB, :GIB, STORAGE:cloudinit, a volume (STORAGE:NAME), none or cdrom"
 # Properties that only apply when a volume is created; a config never shows them.
 CREATION_ONLY = frozenset({"format", "import-from"})
-_REMOVAL = "{remove: unused}, which keeps its volume, or {remove: destroy}"
+REMOVE_DRIVE = "{remove: unused}, which keeps its volume, or {remove: destroy}"
 
 SIZE_EXPECTED = "a size above 0 GiB, or import-from"
 
@@ -197,7 +197,7 @@ def parse_drive(slot: str, value: t.Any) -> Drive:
     else:
         options = kind.parse(slot, str(value))
         if "file" not in options:
-            raise invalid(slot, value, _EXPECTED if value else f"{_EXPECTED}; to remove the drive, {_REMOVAL}")
+            raise invalid(slot, value, _EXPECTED)
 
     file = options.pop("file", "")
     source = options.pop("import-from", None)

@@ -68,7 +68,7 @@ def test_vms_with_a_claim__go_where_devices_are_until_none_is_left() -> None:
         "0/3 nodes are available for VM \"vm3\": 3 node(s) couldn't satisfy device claim 'gpu' "
         "(pve1, pve2, pve3); gpu: no available devices; unable to satisfy 1 of 1 device requests; "
         "gpu: not mapped here; unable to satisfy 1 of 1 device requests; "
-        "without DeviceClaims, pve1, pve2 and pve3 would fit"
+        "without devices, pve1, pve2 and pve3 would fit"
     )
     reasons = {verdict.node: verdict.reason for verdict in outcomes[3].verdicts()}
     assert reasons["pve3"] == (
