@@ -57,7 +57,6 @@ if t.TYPE_CHECKING:
     from ..proxmox.inventory.mappings import DeviceNeeds
     from ..proxmox.inventory.usage import Statistics
 
-NO_RULES = StandingRules()
 
 
 @dataclass(eq=False)
@@ -84,7 +83,7 @@ class Access:
     endpoint: tuple[str, int] | None
     shared: bool
     facts: Callable[[Collection[Node]], Mapping[str, Mapping[str, t.Any]]]
-    standing: StandingRules = NO_RULES
+    standing: StandingRules = field(default_factory=StandingRules)
     stop: Stop = field(default_factory=Stop)
     kept_in: Path | None = None
     stated: Stated = NOTHING_STATED

@@ -9,8 +9,11 @@ import re
 import typing as t
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+from ..engine.cache import ClusterState
+from ..engine.devices.constraints import Matcher
+from ..engine.devices.mixed import mixed_mappings
 from ..engine.selectors import selects, selects_request
-from ..model import Guest, Request, Selector
+from ..model import Decision, Guest, Request, Selector
 from ..proxmox.options.contradictions import config_with
 from ..proxmox.options.request import device_cautions, ha_cautions, option_cautions
 from .job import Job, State
@@ -46,6 +49,14 @@ def note_cautions(
         attached = {device.option: device.value for device in job.decision.devices}
         whole = config_with(base_of(request, job.entry), {**request.options, **attached})
         job.warn(*option_cautions(request.options, whole))
+
+
+def allocation_cautions(decision: Decision, state: ClusterState) -> list[str]:
+    """Return what the decision about devices cannot promise."""
+    node = state.by_name.get(decision.node)
+    if node is None:
+        return []
+    return mixed_mappings(decision.request, decision.devices, [use.device for use in node.devices], Matcher())
 
 
 class IdleSelectors:

@@ -18,8 +18,6 @@ from functools import cached_property
 
 from ..engine.batch import place_batch
 from ..engine.cache import ClusterState
-from ..engine.devices.constraints import Matcher
-from ..engine.devices.mixed import mixed_mappings
 from ..engine.framework.interface import Subject
 from ..engine.framework.status import Category
 from ..engine.profiles import Profile
@@ -27,13 +25,14 @@ from ..engine.scheduling_cycle import Scheduler
 from ..engine.usual import with_demand
 from ..engine.verdicts import Outcome
 from ..errors import CollectionError
-from ..model import Decision, Request, Snapshot
+from ..model import Request, Snapshot
 from ..proxmox.inventory.freshness import SETTLING
 from ..proxmox.making import TEMPLATE
 from ..proxmox.options.contradictions import check_new, config_with
 from ..reservations.ledger import LeasedCycle
 from .access import Access, subjects_of
 from .address_claims import Claims, original_of
+from .cautions import allocation_cautions
 from .counting import (
     cluster_state,
     count_reservations,
@@ -374,7 +373,7 @@ class Placer:
         if outcome.decision is not None:
             self._asked[outcome.decision.vmid] = outcome.decision.request
             if outcome.decision.devices:
-                job.warn(*_device_cautions(outcome.decision, placement.scheduler.cluster))
+                job.warn(*allocation_cautions(outcome.decision, placement.scheduler.cluster))
 
     def _with_names(
         self, snapshot: Snapshot, silent: Collection[int], entries: Sequence[Entry], own: Mapping[int, str]
@@ -384,7 +383,9 @@ class Placer:
         its VMID by now.
         """
         names = {guest.name for guest in snapshot.guests}
-        if not silent or not any(_is_found_by_name(entry) and entry.request.name not in names for entry in entries):
+        # It does not matter which VM has the name of an entry that names a VMID and renames nothing.
+        asked = {entry.request.name for entry in entries if entry.request.vmid is None or entry.rename}
+        if not silent or asked <= names:
             return snapshot
         found = {vmid: own[vmid] for vmid in silent if own.get(vmid)}
         rest = set(silent) - found.keys()
@@ -392,16 +393,3 @@ class Placer:
             found |= self._access.names_of(snapshot, rest)
         guests = (replace(g, name=found[g.vmid]) if g.vmid in found else g for g in snapshot.guests)
         return replace(snapshot, guests=tuple(guests))
-
-
-def _is_found_by_name(entry: Entry) -> bool:
-    """Whether it matters which VM has the name of an entry."""
-    return entry.request.vmid is None or entry.rename
-
-
-def _device_cautions(decision: Decision, state: ClusterState) -> list[str]:
-    """Return what the decision about devices cannot promise."""
-    node = state.by_name.get(decision.node)
-    if node is None:
-        return []
-    return mixed_mappings(decision.request, decision.devices, [use.device for use in node.devices], Matcher())

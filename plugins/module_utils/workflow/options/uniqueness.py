@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from ...errors import InvalidRequest
 
@@ -20,9 +20,12 @@ def check_unique(entries: Sequence[Entry], where: str) -> None:
     requests = [entry.request for entry in entries]
     names = [request.name for request in requests if not request.per_node]
     copies = [request for request in requests if request.per_node]
-    _check_once("vmid", [request.vmid for request in requests], where)
-    _check_once("name", names, where)
-    _check_once("name", [f"{copy.name} on {copy.node or 'each node'}" for copy in copies], where)
+    places = [f"{copy.name} on {copy.node or 'each node'}" for copy in copies]
+    for option, values in (("vmid", [request.vmid for request in requests]), ("name", names), ("name", places)):
+        for value, count in Counter(filter(None, values)).items():
+            if count > 1:
+                text = f"{option}: {value!r} is set in {count} entries of {where}, expected different values"
+                raise InvalidRequest(text)
     both = sorted({copy.name for copy in copies} & set(names))
     if both:
         raise InvalidRequest(f"name: {both[0]!r} is set with per_node and without it in {where}")
@@ -33,9 +36,3 @@ def check_unique(entries: Sequence[Entry], where: str) -> None:
             raise InvalidRequest(
                 f"name: {other!r} and {name!r} in {where} differ only in case, expected different names"
             )
-
-
-def _check_once(option: str, values: Iterable[t.Any], where: str) -> None:
-    for value, count in Counter(value for value in values if value).items():
-        if count > 1:
-            raise InvalidRequest(f"{option}: {value!r} is set in {count} entries of {where}, expected different values")
