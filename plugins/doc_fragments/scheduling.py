@@ -53,7 +53,8 @@ options:
         UsedLimit, with C(history) of Utilization, for nodes that are balanced by use, and in advice.
       - Each value is a number, or a list of numbers that are spread evenly over the time that counts, the oldest first;
         null and NaN are unknown. That time is the last day, the last week for advice, and for nodes that are balanced
-        by use the window.
+        by use the window. Such a node takes no part if it has a single number and guests were moved from or to it
+        within the window, as nobody can tell whether the number includes them. Prefer lists.
       - C(cpu) is the fraction of the CPUs of the node or guest (0 to 1), C(memory) is in MiB, C(cpu_pressure),
         C(io_pressure) and C(memory_pressure) are fractions of time.
       - Entries without a known value, and of nodes and guests that the cluster does not have, are ignored.

@@ -125,6 +125,8 @@ class Usage:
         capacity: the cores and the memory of each node.
         guests: the demand of guests by VMID and resource; guests of which nothing is known are missing.
         moved: the moves of guests within the window, the oldest first.
+        unsettled: the nodes of which only one number is known for the window, while guests left them or came to them:
+            nobody can tell whether these are in it. They have no curves.
     """
 
     grid: Grid
@@ -132,6 +134,7 @@ class Usage:
     capacity: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     guests: Mapping[int, Mapping[str, Demand]] = field(default_factory=dict)
     moved: Sequence[Departure] = ()
+    unsettled: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +145,10 @@ class Stated:
 
     nodes: Mapping[str, Mapping[str, Curve]] = field(default_factory=dict)
     guests: Mapping[str, Mapping[str, Curve]] = field(default_factory=dict)
+
+    def with_one_number(self) -> frozenset[str]:
+        """Return the nodes of which one number stands for the whole window."""
+        return frozenset(n for n, curves in self.nodes.items() if any(len(curve) == 1 for curve in curves.values()))
 
     def of_guest(self, vmid: int, name: str | None) -> Mapping[str, Curve] | None:
         """Return what is stated of a guest. name is None if others have it, too. A number is always a VMID: the owner

@@ -260,6 +260,27 @@ def test_metrics_of_the_site__are_used_instead_of_statistics(cluster: SimulatedC
     assert not {r["path"] for r in cluster.requests()} & {f"/nodes/{name}/rrddata" for name in nodes}
 
 
+@pytest.mark.parametrize("lists", [False, True])
+def test_metrics_of_the_site__move_nothing_in_a_later_run(
+    cluster: SimulatedCluster, controller: Controller, lists: bool
+) -> None:
+    def metrics(*loads: tuple[float, float]) -> dict[str, Any]:
+        """The loads of the nodes before the move and after it, of which three hours of a day are seen."""
+        curves = ([before] * 42 + [after] * 6 if lists else before for before, after in loads)
+        nodes = {name: {"cpu": curve} for name, curve in zip(("pve1", "pve2", "pve3"), curves, strict=True)}
+        return {"nodes": nodes, "guests": {"201": {"cpu": 0.9}, "101": {"cpu": 0.5}, "102": {"cpu": 0.5}}}
+
+    before = metrics((0.3, 0.3), (0.95, 0.95), (0.1, 0.1))
+    (move,) = balance(controller, cooldown=0, balance={"by": "used"}, metrics=before)["moves"]
+    cluster.advance(3 * 3600)
+    after = metrics((0.3, 0.3), (0.95, 0.5), (0.1, 0.55))
+    second = balance(controller, cooldown=0, balance={"by": "used"}, metrics=after)
+
+    assert (move["vmid"], move["to"], second["moves"]) == (201, "pve3", [])
+    aside = [text.split()[0] for text in second["usage"]["waits"] if "takes no part" in text]
+    assert aside == ([] if lists else ["pve2", "pve3"])
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -33,6 +33,11 @@ FULL = 0.8
 EASED = 1 / 3
 """For a node in need, this part of the threshold and of the margin is enough: small guests may leave it, too."""
 
+UNSETTLED = (
+    "guests left it or came to it, which one number for the whole window cannot tell (cure: give lists of values in"
+    " metrics)"
+)
+
 NAMES = {CPU: "CPU", MEMORY: "memory"}
 
 
@@ -77,6 +82,7 @@ def relieve(board: Board, placer: Attempts, wanted: Balance, usage: Usage) -> Re
         else:
             refused.add((found.item.index, found.target))
     notes, waits = _causes_of_imbalance(board, loads, wanted)
+    waits += [f"{name} takes no part: {UNSETTLED}" for name in sorted(usage.unsettled)]
     return Relieved(_used_loads(board, loads), [*_unknown(board, usage), *notes], waits)
 
 
@@ -161,7 +167,8 @@ def in_hours(seconds: float) -> str:
 
 
 def _unknown(board: Board, usage: Usage) -> list[str]:
-    names = [info.name for info in board.nodes if info.node.online and not usage.nodes.get(info.name)]
+    online = (info.name for info in board.nodes if info.node.online)
+    names = [name for name in online if not usage.nodes.get(name) and name not in usage.unsettled]
     told = ", ".join(names)
     cure = "cure: give the user Sys.Audit on the nodes, wait until they have statistics, or choose a shorter window"
     return [f"what was used is not known of {told}, which takes no part ({cure})"] if names else []

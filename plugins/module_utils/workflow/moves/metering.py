@@ -69,10 +69,13 @@ class Metering:
         self._learn(came, state, self._timeframe, grid)
         places = {vmid: guest.node for vmid, guest in running.items()}
         capacity = {node.name: {CPU: node.cores, MEMORY: node.memory} for node in online}
-        nodes = as_placed(self._nodes, self._guests, places, moved, grid)
+        touched = {each.node for each in moved} | {places[each.vmid] for each in moved if each.vmid in places}
+        unsettled = self.statistics.stated.with_one_number() & touched
+        settled = {name: curves for name, curves in self._nodes.items() if name not in unsettled}
+        nodes = as_placed(settled, self._guests, places, moved, grid)
         full = set(nodes_to_relieve(Usage(grid, nodes, capacity), wanted))
         self._learn((guest for guest in running.values() if guest.node in full), state, self._timeframe, grid)
-        return Usage(grid, nodes, capacity, dict(self._guests), moved)
+        return Usage(grid, nodes, capacity, dict(self._guests), moved, unsettled)
 
     def _learn(self, guests: Iterable[Guest], state: ClusterState, timeframe: Timeframe, grid: Grid) -> None:
         """Add the demand of guests of which it is not known yet."""
