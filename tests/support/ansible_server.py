@@ -36,8 +36,10 @@ LIBRARIES = (
     "proxmoxer.core",
 )
 """What tasks import besides; not every release has all of it."""
-KINDS = ("action", "cache", "callback", "filter", "inventory", "lookup", "shell", "strategy", "test", "vars")
-"""The kinds of plugins of which all are loaded. What takes most of the time is to read what each of them documents."""
+KINDS = ("action", "cache", "callback", "filter", "inventory", "lookup", "shell", "strategy", "test")
+"""The kinds of plugins of which all are loaded. What takes most of the time is to read what each of them documents.
+Ansible loads those for variables (C(vars)) itself, and only if nobody has done so.
+"""
 
 
 def run(command: str, arguments: list[str], environment: dict[str, str], out: Path, err: Path) -> None:
