@@ -173,11 +173,14 @@ def test_new_drive__gets_the_storage_with_the_most_room(controller: Controller, 
     assert controller.schedule(**asked)["changed"] is False
 
 
+@both_versions
 def test_new_drive__that_fits_nowhere_is_refused(controller: Controller, cluster: SimulatedCluster) -> None:
     asked = {"name": "app-1", "scsi": {"scsi1": {"size": 90000}}, "update": True}
     failed = controller.fail("LimitExceeded", **asked)
     assert "scsi1 needs 90000 GiB" in failed["msg"]
     controller.fail("NoStorageAvailable", **asked, limits="warn")
+    failed = controller.fail("LimitExceeded", name="app-1", scsi={"scsi1": "nosuch:3"}, update=True)
+    assert failed["msg"].endswith("pve1 didn't have storage 'nosuch'"), "and neither has another node"
     assert writes(cluster) == []
 
 

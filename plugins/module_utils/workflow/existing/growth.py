@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from ...engine.findings import amount_text, missing_on
 from ...engine.framework.status import Category, Status
+from ...engine.plugins.storages import VolumeBinding
 from ...engine.scheduling_cycle import Scheduler
 from ...engine.texts import first, join_words, of_one, whole_number
 from ...engine.volumes import class_of, is_allowed
@@ -179,8 +180,8 @@ def _refusal(
 
 
 def _is_about_the_node(status: Status) -> bool:
-    """Whether another node may help. It does not if a disk exceeds its storage."""
-    return not status.shortages or any(shortage.resource != "storage" for shortage in status.shortages)
+    """Whether another node may help. It does not if a disk lacks its storage, or exceeds it."""
+    return status.plugin != VolumeBinding.name
 
 
 def _broken_rules(scheduler: Scheduler, plan: ExistingPlan, now: float) -> Iterator[str]:
