@@ -222,6 +222,7 @@ def test_address_of_a_running_vm__is_not_changed_before_it_boots(
     assert controller.schedule(name="free", **LAN)["vms"][0]["host"]["vars"]["ansible_host"] == "192.0.2.50"
 
 
+@both_versions
 def test_address_outside_of_pools__is_changed_and_told(controller: Controller, cluster: SimulatedCluster) -> None:
     cluster.set_guest(100, config={"ipconfig0": "ip=198.51.100.7/24", **CLOUD_CONFIG})
     changed = {"name": "app-1", "ipconfig": {"ipconfig0": "ip=198.51.100.8/24"}, "update": True, "address_pools": POOLS}
@@ -348,6 +349,7 @@ def test_cloud_init_data_that_no_drive_or_card_carries__is_warned_of(
     assert told in str(controller.schedule(**asked)["warnings"]), "an existing VM as well"
 
 
+@both_versions
 @pytest.mark.parametrize("source", [{}, {"clone": "plain"}])
 def test_address_that_the_guest_would_not_get__is_refused(
     controller: Controller, cluster: SimulatedCluster, source: dict[str, Any]

@@ -129,6 +129,7 @@ OF_TEMPLATE = [
 ]
 
 
+@both_versions
 @pytest.mark.parametrize(("config", "suitable", "what"), OF_TEMPLATE)
 def test_clones__go_where_what_their_template_names_is(
     start: Callable[..., SimulatedCluster],
@@ -180,6 +181,7 @@ def test_what_no_node_has__is_refused_before_anything_is_written(
     assert (places(cluster, "web-"), writes(cluster)) == ({}, [])
 
 
+@both_versions
 def test_other_vms__are_created_where_the_task_says_so(controller: Controller, cluster: SimulatedCluster) -> None:
     vms = [{"name": "web-1", "memory": 512}, {"name": "web-2", "memory": 512, "pool": "nope"}]
     controller.run("qemu_schedule", vms=vms, all_or_nothing=False)
@@ -196,6 +198,7 @@ def test_update__refuses_what_its_node_lacks(controller: Controller, cluster: Si
     assert "'/dev/sdx' is a path" in failed["msg"]
 
 
+@both_versions
 def test_what_the_user_may_not_list__is_not_said_to_be_missing(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:

@@ -234,6 +234,7 @@ def test_vm__does_not_get_a_name_that_a_vm_on_a_dead_node_may_have(
     assert {each["vmid"] for each in listed["left_out"] if each["parameter"] is None} == {101, 102}
 
 
+@both_versions
 def test_counted_vms__are_not_created_again_either(controller: Controller, blind: SimulatedCluster) -> None:
     controller.fail("VMNotKnown", vms=[{"name": "app-{n}", "count": 3, **VM}])
     assert (named(blind, "app-2"), named(blind, "app-3")) == ([101], [])
@@ -275,6 +276,7 @@ def test_surplus_on_a_dead_node__is_told(controller: Controller, blind: Simulate
     assert {101, 102} <= set(blind.state()["guests"])
 
 
+@both_versions
 def test_vmid_the_pool_and_the_users_word__tell_which_vm_is_meant(
     controller: Controller, blind: SimulatedCluster
 ) -> None:

@@ -422,6 +422,7 @@ def test_drive_of_a_template__is_destroyed_in_its_clone_only(controller: Control
     assert controller.schedule(**asked, update=True)["changed"] is False
 
 
+@both_versions
 def test_drive_of_a_template__is_removed_from_its_clone(controller: Controller, cluster: SimulatedCluster) -> None:
     controller.schedule(name="debian-13", vmid=9000, scsi={"scsi1": "shared:4"}, update=True)
     asked = {"name": "web-1", "clone": "debian-13", "scsi": {"scsi1": {"remove": "unused"}, "scsi2": {"size": 1}}}
@@ -566,6 +567,7 @@ def test_protected_vm__is_not_removed(controller: Controller, cluster: Simulated
     assert controller.schedule(name="spare", state="absent")["changed"] is True
 
 
+@both_versions
 def test_protected_vm__fails_check_mode_and_keeps_the_others_of_its_task(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:

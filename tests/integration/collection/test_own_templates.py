@@ -73,6 +73,7 @@ def test_clones_of_a_template_that_is_not_made__are_not_made_either(
     assert [named(cluster)[name]["config"].get("description") for name in ("golden", "web-1", "web-2")] == [None] * 3
 
 
+@both_versions
 def test_template_that_fits_nowhere__keeps_its_clones_from_being_made(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:

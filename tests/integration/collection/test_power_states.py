@@ -57,6 +57,7 @@ def test_restarted__shuts_down_and_starts_in_every_run(controller: Controller, c
     assert controller.schedule(name="new", state="restarted")["vms"][0]["actions"] == ["create", "start"]
 
 
+@both_versions
 def test_restarted__applies_what_is_pending(controller: Controller, cluster: SimulatedCluster) -> None:
     result = controller.schedule(name="app-1", cores=8, update=True, state="restarted")
     assert result["vms"][0]["actions"] == ["update", "restart"]
