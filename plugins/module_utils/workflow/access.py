@@ -49,7 +49,7 @@ from ..reservations.ledger import Ledger
 from ..reservations.opening import folder_of, names_folder, open_ledger
 from ..reservations.records import Holder, Reservation
 from .births import is_another
-from .options.metrics import stated_of
+from .options.metrics import METRICS, stated_of
 from .options.rules import standing_rules
 from .stopping import Stop
 
@@ -100,7 +100,8 @@ class Access:
 
         Raises InvalidRequest, InvalidSnapshot, ConnectionFailed, AuthenticationFailed, LedgerUnavailable, ...
         """
-        recorded, standing, stated = params.get("snapshot"), standing_rules(params), stated_of(params)
+        recorded, standing = params.get("snapshot"), standing_rules(params)
+        stated = stated_of(params) if params.get(METRICS) or params.get("balance") else Stated()
         if recorded is not None:
             reader = RecordedReader.from_file(recorded) if isinstance(recorded, str) else RecordedReader(recorded)
             return cls(reader, None, open_ledger("none"), None, False, facts, standing, stated=stated)
@@ -380,7 +381,6 @@ class RememberingReader:
     """Wraps a reader, and reads only once what does not change within a run."""
 
     PATHS: t.ClassVar = frozenset({"/cluster/options", "/version"})
-
     _reader: Reader
     _answers: dict[str, t.Any] = field(default_factory=dict)
 

@@ -147,12 +147,6 @@ def cluster_state(whole: Snapshot, stand_ins: Iterable[Guest], excluded: Collect
     return state
 
 
-def with_stand_ins(whole: Snapshot, stand_ins: Iterable[Guest], excluded: Collection[int] = ()) -> Snapshot:
-    """Return the snapshot with the guests that reservations stand in for, and the excluded VMIDs taken."""
-    guests = (*whole.guests, *stand_ins)
-    return replace(whole, guests=guests, vmids_unseen=whole.vmids_unseen.union(excluded))
-
-
 def known_among(asked: Mapping[int, Request], guests: Iterable[Guest]) -> dict[int, Request]:
     """Return the requests in asked, by VMID, whose VMs are among the guests under the requested name."""
     names = {guest.vmid: guest.name for guest in guests}

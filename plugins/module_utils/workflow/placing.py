@@ -41,7 +41,6 @@ from .counting import (
     reservation_of,
     with_moves,
     with_rules_of,
-    with_stand_ins,
 )
 from .existing.matching import Match, doubts, is_silent, match_entries
 from .job import Job, State
@@ -242,7 +241,9 @@ class Placer:
             jobs,
             seen,
             new,
-            before=with_stand_ins(shown, stand_ins, taken),
+            before=replace(
+                shown, guests=(*shown.guests, *stand_ins), vmids_unseen=shown.vmids_unseen.union(taken)
+            ),
             scheduler=Scheduler(state, self._profiles, self._default),
             nodes=[usage_before(info, self._profiles[self._default]) for info in state.nodes],
             starting=[job.guest.vmid for job in jobs if job.guest is not None and job.entry.state in RUNNING],
