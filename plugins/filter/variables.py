@@ -19,14 +19,26 @@ def unknown_variables(names: Iterable[str], known: Iterable[str], prefix: str) -
     Ansible ignores variables that nobody uses, so that without this a misspelt one would have no effect.
     """
     there = sorted(known)
+    folded = {each.casefold(): each for each in there}
+    of_letters = {_letters(each): each for each in there}
     sentences = []
     for name in sorted(set(names).difference(there)):
-        alike = difflib.get_close_matches(name, there, n=1, cutoff=0.6 if name.startswith(prefix) else LIKENESS)
-        if alike and (name.startswith(prefix) or not _extends(name, alike[0])):
+        text = name.casefold()
+        ours = text.startswith(prefix)
+        alike = [of_letters[_letters(name)]] if _letters(name) in of_letters else []
+        alike += [
+            folded[each] for each in difflib.get_close_matches(text, folded, n=1, cutoff=0.6 if ours else LIKENESS)
+        ]
+        if alike and (ours or not _extends(text, alike[0])):
             sentences.append(f"unknown variable {name}; did you mean {alike[0]}?")
-        elif name.startswith(prefix):
+        elif ours:
             sentences.append(f"unknown variable {name}; known variables: {', '.join(there)}")
     return sentences
+
+
+def _letters(name: str) -> str:
+    """Return the letters of a name, in order: the same for C(qemuVms), C(QEMU_VMS) and C(vms_qemu)."""
+    return "".join(sorted(name.casefold().replace("_", "")))
 
 
 OPTIONS = frozenset(

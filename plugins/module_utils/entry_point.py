@@ -17,7 +17,7 @@ from ansible.module_utils.common.validation import check_type_dict
 from .engine.texts import alike, hint
 from .errors import CollectionError, Interrupted, InvalidRequest
 from .foreign_text import all_visible, on_one_line, visible
-from .other_words import OF_TYPES, OPTIONS, VALUES
+from .other_words import NUMBERED, OF_TYPES, OPTIONS, VALUES
 from .proxmox.api.session import contradicted_credentials
 from .secret_options import misshapen, secret_names, secrets_in, without_value
 from .workflow.result import RunFailed
@@ -96,20 +96,19 @@ def hiding_secrets(module_class: type[AnsibleModule]) -> type[AnsibleModule]:
 
 
 def _misshapen(argument_spec: Mapping[str, t.Any], given: Mapping[str, t.Any], path: str = "") -> Iterator[str]:
-    """Yield a text for each option that has options of its own and no mapping as its value, and for each text or
-    mapping that is a list.
+    """Yield a text for each option that has options of its own and no mapping as its value, and for each text, list or
+    mapping that is something else.
 
     Ansible does not name the option in its messages about the former, and crashes on numbers and booleans. Of a list it
-    makes a text.
+    makes a text, and of other things it says what it tried.
     """
     for name, option in argument_spec.items():
         value = given.get(name)
-        if isinstance(value, list) and option.get("type") in ("str", "dict") and not option.get("no_log"):
-            family = f" with keys such as {name}0" if option["type"] == "dict" and "options" not in option else ""
-            what = "a text" if option["type"] == "str" else f"a mapping{family}"
-            yield f"{path}{name}: expected {what}, got a list"
+        if value is None:
             continue
-        if value is None or "options" not in option:
+        if "options" not in option or (isinstance(value, list) and option["type"] == "dict"):
+            if not option.get("no_log") and not _has_shape(value, option.get("type")):
+                yield f"{path}{name}: expected {_shape_of(name, option)}, got {_KINDS.get(type(value), 'a number')}"
             continue
         keys = ", ".join(list(option["options"])[:4])
         if option.get("type") == "list" and isinstance(value, Mapping):
@@ -124,6 +123,29 @@ def _misshapen(argument_spec: Mapping[str, t.Any], given: Mapping[str, t.Any], p
                 yield from _misshapen(option["options"], item, f"{where}.")
             else:
                 yield f"{where}: expected a mapping with keys such as {keys}, got {type(item).__name__}"
+
+
+_KINDS: t.Final[Mapping[type, str]] = {bool: "a boolean", dict: "a mapping", list: "a list", str: "a text"}
+
+
+def _has_shape(value: t.Any, kind: str | None) -> bool:
+    """Whether Ansible makes of the value what is meant by it."""
+    if kind == "str":
+        return not isinstance(value, (list, Mapping))
+    if kind == "list":
+        return not isinstance(value, Mapping)
+    if kind != "dict" or isinstance(value, Mapping):
+        return True
+    try:
+        return isinstance(value, str) and bool(check_type_dict(value) or True)
+    except TypeError:
+        return False
+
+
+def _shape_of(name: str, option: Mapping[str, t.Any]) -> str:
+    if option["type"] != "dict":
+        return "a text" if option["type"] == "str" else "a list"
+    return f"a mapping with keys such as {name}0" if name in NUMBERED else "a mapping"
 
 
 def with_suggestions(message: str, argument_spec: Mapping[str, t.Any]) -> str:
@@ -160,8 +182,7 @@ _OF_CONNECTIONS = frozenset({"AuthenticationFailed", "ConnectionFailed", "Permis
 
 
 def _with_doctor(message: str, code: str) -> str:
-    """Return the message of an error, with the playbook that finds its cause if it is about the connection or rights.
-    """
+    """Return the message of an error, with the playbook that finds its cause if it is about the connection or rights."""
     doctor = "ansible-playbook qemu_scheduler.proxmox.doctor checks the connection and the rights"
     return f"{message} ({doctor})" if code in _OF_CONNECTIONS else message
 

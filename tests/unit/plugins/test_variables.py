@@ -30,6 +30,10 @@ KNOWN = ["qemu_options", "qemu_vms", "teardown_only_pool", "teardown_plan_only"]
         ("teardown_only_pol", "teardown_only_pool"),
         ("tear_down_only_pool", "teardown_only_pool"),
         ("teardwon_only_pool", "teardown_only_pool"),
+        ("QEMU_OPTIONS", "qemu_options"),
+        ("qemuVms", "qemu_vms"),
+        ("vms_qemu", "qemu_vms"),
+        ("Teardown_Only_Pols", "teardown_only_pool"),
     ],
 )
 def test_misspelt_variable__is_named_with_the_one_that_is_meant(name: str, meant: str) -> None:

@@ -120,7 +120,7 @@ def test_surplus__is_what_fits_the_name_and_has_no_entry() -> None:
     assert warnings == [TOLD]
 
 
-@pytest.mark.parametrize("given", [{}, {"tags": []}, {"only_tags": []}])
+@pytest.mark.parametrize("given", [{}, {"tags": []}, {"pool": ""}])
 def test_surplus__of_others_cannot_be_removed(given: dict[str, Any]) -> None:
     with pytest.raises(
         InvalidRequest, match=r"surplus: 'absent' would remove every VM that has a name like 'web-\{n\}'"

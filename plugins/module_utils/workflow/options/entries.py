@@ -64,6 +64,10 @@ class Guard:
 
     @classmethod
     def of(cls, body: Mapping[str, t.Any]) -> Guard:
+        """Raises InvalidRequest for an empty option: of a variable that was not set, it would allow everything."""
+        for name in GUARD_OPTIONS:
+            if body.get(name) in ("", []):
+                raise InvalidRequest(f"{name}: is empty, expected {GUARDS[name]}", option=name)
         # Proxmox VE stores tags in lower case.
         return cls(frozenset(str(tag).lower() for tag in body.get("only_tags") or ()), body.get("only_pool") or None)
 
@@ -93,6 +97,9 @@ GUARD_OPTIONS: t.Final[dict[str, dict[str, t.Any]]] = {
     "only_pool": {"type": "str"},
 }
 """The options of a guard."""
+
+GUARDS: t.Final = {"only_tags": "at least one tag", "only_pool": "the name of a pool"}
+"""What each of them is meant to be."""
 
 # --- entries ---
 
@@ -316,7 +323,7 @@ def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[
         limits=body.get("limits") or "enforce",
         apply_pending=body.get("apply_pending") or "never",
         given={name: value for name, value in body.items() if value is not None},
-        guard=Guard.of(body) if body.get("only_tags") or body.get("only_pool") else NO_GUARD,
+        guard=NO_GUARD if body.get("only_tags") is body.get("only_pool") is None else Guard.of(body),
         host_groups=tuple(body.get("host_groups") or ()),
         host_vars=dict(body.get("host_vars") or {}),
         lasting=lasting,
