@@ -182,7 +182,7 @@ _OF_CONNECTIONS = frozenset({"AuthenticationFailed", "ConnectionFailed", "Permis
 
 
 def _with_doctor(message: str, code: str) -> str:
-    """Return the message of an error, with the playbook that finds its cause if it is about the connection or rights."""
+    """Return the message of an error, with the playbook to find its cause if it is about connection or rights."""
     doctor = "ansible-playbook qemu_scheduler.proxmox.doctor checks the connection and the rights"
     return f"{message} ({doctor})" if code in _OF_CONNECTIONS else message
 
