@@ -567,16 +567,16 @@ class Request:
     @property
     def constraints(self) -> Constraints:
         """The part of the request that its guest keeps."""
-        found = Constraints(
-            affinity=self.affinity,
-            topology_spread=self.topology_spread,
-            node_required=self.node_required,
-            node_preferred=self.node_preferred,
-            tolerations=self.tolerations,
-            ha=self.ha,
-            gang=self.gang,
+        kept = (
+            self.affinity,
+            self.topology_spread,
+            self.node_required,
+            self.node_preferred,
+            self.tolerations,
+            self.ha,
+            self.gang,
         )
-        return NO_CONSTRAINTS if found == NO_CONSTRAINTS else found
+        return Constraints(*kept) if any(kept) else NO_CONSTRAINTS
 
 
 def demand_of(guest: Guest | Request, resource: str) -> Demand:

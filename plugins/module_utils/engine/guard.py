@@ -75,6 +75,8 @@ def score_nodes(
     scores that cannot be compared.
     """
     given = call_plugin(plugin, plugin.score_all, state, request, nodes)
+    if len(given) != len(nodes):
+        raise failure_of(plugin, f"score_all() made {len(given)} scores of {len(nodes)}")
     # One number that is not finite makes the sum so.
     if not math.isfinite(sum(given)):
         for score in given:
@@ -117,7 +119,7 @@ def run_filters(
         try:
             statuses = plugin.filter_all(state, request, nodes)
             if statuses.count(None) != len(nodes):
-                nodes = _accepted(plugin, nodes, statuses, rejections)
+                nodes = _drop_rejected(plugin, nodes, statuses, rejections)
         except CollectionError:
             raise
         except Exception as error:  # a plugin may be anybody's code and raise anything
@@ -125,13 +127,13 @@ def run_filters(
     return nodes
 
 
-def _accepted(
+def _drop_rejected(
     plugin: FilterPlugin,
     nodes: Sequence[NodeInfo],
     statuses: Sequence[Status | None],
     rejections: dict[int, Status],
 ) -> Sequence[NodeInfo]:
-    """Store the rejections among the statuses; return the other nodes."""
+    """Store the rejections among the statuses; return the nodes that are left."""
     accepted = []
     last: Status | None = None
     rejection: Status | None = None

@@ -23,6 +23,7 @@ import copy
 import dataclasses
 import functools
 import inspect
+import itertools
 import typing as t
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -148,9 +149,9 @@ class Profile:
 
         Determined once for all requests that set the same attributes, on clusters that have the same.
         """
-        given = [bool(getattr(request, attribute)) for attribute in self._about]
-        given += [cluster is None or bool(getattr(cluster, attribute)) for attribute in self._about_cluster]
-        sets = tuple(given)
+        given = map(bool, map(getattr, itertools.repeat(request), self._about))
+        there = [cluster is None or bool(getattr(cluster, attribute)) for attribute in self._about_cluster]
+        sets = (*given, *there)
         found = self._concerned.get(sets)
         if found is None:
             plugins = [plugin for plugin in self.plugins if _has_a_say(plugin, request, cluster)]

@@ -150,7 +150,7 @@ class Scheduler:
         for plugin in cycle.scorers:
             raw, scores = score_nodes(plugin, cycle.state, cycle.request, cycle.passed)
             verdicts.add(Scores(plugin.name, cycle.plugins.profile.weights[plugin.name], raw, scores))
-        return verdicts.chosen()
+        return verdicts.choose()
 
     def _at(self, verdicts: Verdicts, name: str) -> tuple[NodeInfo | None, float]:
         """Return a node with its score; None when it was rejected."""

@@ -37,7 +37,7 @@ def unknown_names(request: Request, cluster: ClusterState) -> list[str]:
         if name not in storages:
             texts.append(f"no storage '{name}', or {UNSEEN}, known: {known_names(storages, name)}")
     texts += [*_volumes(request, cluster), *_mappings(request, cluster), *_bridges(request, cluster)]
-    return [*texts, *_named(request, cluster), *_cpu_types(request, cluster)]
+    return [*texts, *_unknown_resources(request, cluster), *_cpu_types(request, cluster)]
 
 
 def _labels(request: Request, cluster: ClusterState) -> Iterator[str]:
@@ -77,7 +77,7 @@ def _bridges(request: Request, cluster: ClusterState) -> Iterator[str]:
             yield f"no bridge '{name}', or this user may not use it, known: {known_names(there, name)}"
 
 
-def _named(request: Request, cluster: ClusterState) -> Iterator[str]:
+def _unknown_resources(request: Request, cluster: ClusterState) -> Iterator[str]:
     """Yield the texts about what options of the VM name and no node has."""
     online = [info.node for info in cluster.nodes if info.node.online]
     for kind, name in sorted(request.named):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import heapq
+import operator
 import typing as t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -80,9 +81,10 @@ class Verdicts:
 
     def add(self, scores: Scores) -> None:
         """Add a plugin's scores."""
+        weight = scores.weight
+        points = [round(weight * score * POINTS) for score in scores.normalized]
+        self._totals = list(map(operator.add, self._totals, points)) if self._scores else points
         self._scores.append(scores)
-        weight, pairs = scores.weight, zip(self._totals, scores.normalized, strict=True)
-        self._totals = [total + round(weight * score * POINTS) for total, score in pairs]
 
     def scoring_plugins(self) -> set[str]:
         """Return the names of the plugins that scored the nodes."""
@@ -95,7 +97,7 @@ class Verdicts:
         ranked = zip([-total for total in self._totals], range(len(self._passed)), strict=True)
         return [self._of(position) for _total, position in heapq.nsmallest(count, ranked)]
 
-    def chosen(self) -> tuple[NodeInfo, float]:
+    def choose(self) -> tuple[NodeInfo, float]:
         """Return the first of the best nodes, with its score."""
         position = self._totals.index(max(self._totals))
         return self._passed[position], self._mean(position)

@@ -141,7 +141,7 @@ def is_allowed(storage: NodeStorage, wanted: StorageClass) -> bool:
         return False
     if wanted.types and use.type not in wanted.types:
         return False
-    return not wanted.storages or _named(use.name, wanted.storages)
+    return not wanted.storages or _is_named(use.name, wanted.storages)
 
 
 @dataclass(slots=True, eq=False)
@@ -208,7 +208,7 @@ def _ranking(shelf: Shelf, storages: Sequence[NodeStorage], kind: DriveKind) -> 
 
 
 @functools.cache  # every class asks it of every storage on every node
-def _named(name: str, patterns: tuple[str, ...]) -> bool:
+def _is_named(name: str, patterns: tuple[str, ...]) -> bool:
     """Whether one of the patterns matches the name of a storage."""
     return any(name_pattern(pattern).matches(name) for pattern in patterns)
 

@@ -151,8 +151,8 @@ def bring_back(board: Board, placer: Attempts, wanted: Mapping[int, str]) -> dic
             board.hold(item)
     while targets:
         # Guests that can return at once may make room for the rest. Others move away only when none can.
-        at_once = _brought(board, placer, targets, None, len(targets), BRINGS_BACK)
-        if not (at_once or _brought(board, placer, targets, EXTRA, 1, BRINGS_BACK)):
+        at_once = _bring(board, placer, targets, None, len(targets), BRINGS_BACK)
+        if not (at_once or _bring(board, placer, targets, EXTRA, 1, BRINGS_BACK)):
             break
     for index, node in targets.items():
         item = board.items[index]
@@ -163,7 +163,7 @@ def bring_back(board: Board, placer: Attempts, wanted: Mapping[int, str]) -> dic
     return failed
 
 
-def _brought(
+def _bring(
     board: Board,
     placer: Attempts,
     targets: dict[int, int],
@@ -206,7 +206,7 @@ def balance(board: Board, placer: Attempts, wanted: Balance) -> None:
         targets = {index: board.node_of(board.items[index]) for index in moved}
         board.undo(mark)
         targets = {index: node for index, node in targets.items() if node not in board.items[index].homes}
-        while _brought(board, placer, targets, None, len(targets), BALANCES):
+        while _bring(board, placer, targets, None, len(targets), BALANCES):
             pass
 
 
@@ -297,9 +297,11 @@ def consolidate(board: Board, placer: Attempts) -> list[str]:
         before = board.reach.closed
         board.close(before | {node})
         mark = len(board.trail)
-        # A guest that came here from a node that was emptied before leaves that node.
-        homes = [join_words([board.nodes[home].name for home in sorted(item.homes)]) for item in items]
-        tasks = [ItemToPlace(item, f"empties {names}") for item, names in zip(items, homes, strict=True)]
+        tasks = []
+        for item in items:
+            # A guest that came here from a node that was emptied before leaves that node; a new VM leaves none.
+            homes = [board.nodes[home].name for home in sorted(item.homes)]
+            tasks.append(ItemToPlace(item, f"empties {join_words(homes)}" if homes else ""))
         if placer.place(tasks, None, by_score=False):
             board.undo(mark)
             board.close(before)

@@ -73,7 +73,7 @@ class TopologySpread(PreFilterPlugin, FilterPlugin, ScorePlugin):
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         counted: CountedSpreads = state[self.name]
         for spread in counted.hard:
-            status = fits(spread, node)
+            status = _refusal(spread, node)
             if status is not None:
                 return status
         return None
@@ -93,7 +93,7 @@ class TopologySpread(PreFilterPlugin, FilterPlugin, ScorePlugin):
         return normalize_counts(scores)
 
 
-def fits(spread: Spread, node: NodeInfo) -> Status | None:
+def _refusal(spread: Spread, node: NodeInfo) -> Status | None:
     """None when the VM on node would keep the constraint, else the status."""
     key = spread.constraint.topology_key
     domain = label(node.node, key)

@@ -82,7 +82,23 @@ class VMAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin):
         return None if affinity.preferred else SKIP_SCORE
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
-        return fits(state[self.name], node)
+        affinity: Affinity = state[self.name]
+        host = node.node
+        for counted in affinity.attracting:
+            if label(host, counted.term.topology_key) is None:
+                return unresolvable(NO_DOMAIN.format(counted.term.topology_key))
+        for counted in affinity.attracting:
+            if not counted.counts.count(host):
+                if _may_be_first(affinity):
+                    break
+                return unschedulable(NOT_WITH)
+        for counted in affinity.repelling:
+            if counted.counts.count(host):
+                return unschedulable(NOT_APART, _first(counted, host))
+        for counted in affinity.repelled:
+            if counted.counts.count(host):
+                return unschedulable(REPELLED, _first(counted, host))
+        return None
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         affinity: Affinity = state[self.name]
@@ -99,26 +115,6 @@ def is_first_of_group(request: Request) -> bool:
     """Whether the request has required affinity terms, and is itself selected by each of them."""
     together = [term for term in request.affinity if term.required and term.together]
     return bool(together) and all(selects_request(term.selector, request) for term in together)
-
-
-def fits(affinity: Affinity, node: NodeInfo) -> Status | None:
-    """None if all required terms hold on node, else the status."""
-    host = node.node
-    for counted in affinity.attracting:
-        if label(host, counted.term.topology_key) is None:
-            return unresolvable(NO_DOMAIN.format(counted.term.topology_key))
-    for counted in affinity.attracting:
-        if not counted.counts.count(host):
-            if _may_be_first(affinity):
-                break
-            return unschedulable(NOT_WITH)
-    for counted in affinity.repelling:
-        if counted.counts.count(host):
-            return unschedulable(NOT_APART, _first(counted, host))
-    for counted in affinity.repelled:
-        if counted.counts.count(host):
-            return unschedulable(REPELLED, _first(counted, host))
-    return None
 
 
 def _first(counted: CountedTerm, host: Node) -> str:

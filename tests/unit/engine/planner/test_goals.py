@@ -234,6 +234,14 @@ def test_consolidate__keeps_nodes_with_guests_that_cannot_be_moved() -> None:
     assert moves(plan) == [(100, "a", "b")]
 
 
+def test_consolidate__places_new_vms_on_a_node_that_stays() -> None:
+    guests = [guest(100, "a", 1, 12), guest(101, "b", 1, 2)]
+    plan = planned(nodes("a", "b"), guests, Goals(place=(vm("new", gib=1),), consolidate=True))
+    assert plan.feasible
+    assert [(move.vmid, move.target) for move in plan.moves] == [(101, "a")]
+    assert [creation.decision.node for creation in plan.creations] == ["a"]
+
+
 def test_consolidate__moves_nothing_off_a_node_where_a_guest_has_to_stay() -> None:
     guests = [guest(100, "a"), guest(101, "a"), guest(102, "b", gib=12)]
     stuck = Mobility(stuck=("it has a passthrough device", "stop it"))
