@@ -145,7 +145,7 @@ def _has_shape(value: t.Any, kind: str | None) -> bool:
 def _shape_of(name: str, option: Mapping[str, t.Any]) -> str:
     if option["type"] != "dict":
         return "a text" if option["type"] == "str" else "a list"
-    return f"a mapping with keys such as {name}0" if name in NUMBERED else "a mapping"
+    return OF_TYPES.get(name) or (f"a mapping with keys such as {name}0" if name in NUMBERED else "a mapping")
 
 
 def with_suggestions(message: str, argument_spec: Mapping[str, t.Any]) -> str:

@@ -71,6 +71,7 @@ REMOVAL = frozenset(
 """Words with which a part of a VM, such as a drive or a card, is not removed."""
 
 OF_TYPES: Mapping[str, str] = {
+    "addresses": "a mapping such as {ipconfig0: lan}",
     "template": "a boolean; the template to make a VM from is named by clone",
     "numa": "a mapping such as {numa0: 'cpus=0-3,memory=4096'}; NUMA is enabled by numa_enabled",
 }

@@ -34,6 +34,8 @@ from support.controller import Controller
         ({"sata": {"sata1": {"state": "absent"}}}, "a drive; to remove it, {remove: unused}, which keeps its volume"),
         ({"net": {"net1": "Removed"}}, "net1: 'Removed' is not valid, expected properties; an empty text unsets it"),
         ({"numa": 1}, "numa: expected a mapping such as {numa0: 'cpus=0-3,memory=4096'}; NUMA is enabled by numa_ena"),
+        ({"addresses": ["lan"]}, "addresses: expected a mapping such as {ipconfig0: lan}, got a list"),
+        ({"addresses": "lan"}, "addresses: expected a mapping such as {ipconfig0: lan}"),
         ({"ostype": "linux"}, "got: linux; did you mean l26?"),
         ({"tags": "a;b"}, "the first a letter, a digit or _, such as [a, b]"),
         ({"net": ["virtio,bridge=vmbr0"]}, "net: expected a mapping with keys such as net0, got a list"),
