@@ -61,6 +61,7 @@ class Timing:
     ha_seconds: float = 8.0
     lrm_seconds: float = 3.0
     maintenance_seconds: float = 12.0
+    maintenance_end_seconds: float = 18.0
     offline_seconds: float = 8.0
     expires_seconds: float = 300.0
     fence_after_seconds: float = 60.0

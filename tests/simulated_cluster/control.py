@@ -139,6 +139,7 @@ class Control:
             node.maintenance = bool(body["maintenance"])
             late = self._cluster.timing.maintenance_seconds if body.get("known", True) else 0.0
             node.maintenance_since = now - late if node.maintenance else None
+            node.maintenance_ended = None if node.maintenance or body.get("known", True) else now
         for key in ("cpu_use", "memory_use"):
             if body.get(key) is not None:
                 setattr(node, key, float(body[key]))

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from .cluster import Cluster
 
 
+LOCK_LOST_SECONDS = 105.0
+"""What the local manager of a node that was emptied needs before pve-ha-manager 5.1.2 to get its lock back."""
+
+
 class HighAvailability:
     """HA configuration and the state that the manager has reached."""
 
@@ -172,11 +176,15 @@ class HighAvailability:
         return ha_rules.blocking(self.rules, sid, self.located(), target)
 
     def in_maintenance(self, node: Node) -> bool:
-        """True once the manager has taken note of a node's maintenance mode."""
-        if not node.maintenance or node.maintenance_since is None:
+        """True once the manager has taken note of a node's maintenance mode, until it has taken note of its end."""
+        clock, timing = self._cluster.clock, self._cluster.timing
+        if node.maintenance:
+            since = node.maintenance_since
+            return since is not None and (clock.instant or clock.now() - since >= timing.maintenance_seconds)
+        if node.maintenance_ended is None or clock.instant:
             return False
-        clock = self._cluster.clock
-        return clock.instant or clock.now() - node.maintenance_since >= self._cluster.timing.maintenance_seconds
+        late = timing.maintenance_end_seconds if self._cluster.modern else LOCK_LOST_SECONDS
+        return clock.now() - node.maintenance_ended < late
 
     def rule_rows(self) -> list[dict[str, Any]]:
         """The rules as the API lists them, with what is wrong with each."""

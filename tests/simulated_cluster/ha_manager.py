@@ -103,7 +103,7 @@ class Manager:
             guest = ha.guest_of(sid)
             if guest is not None:
                 busy |= self._look_at(sid, guest)
-        pending = any(node.maintenance and not ha.in_maintenance(node) for node in self._cluster.nodes.values())
+        pending = any(node.maintenance != ha.in_maintenance(node) for node in self._cluster.nodes.values())
         return busy or pending or self._even_out()
 
     def _even_out(self) -> bool:

@@ -76,6 +76,7 @@ class Node:
     offline_since: float | None = None
     down: list[tuple[float, float]] = field(default_factory=list)
     maintenance_since: float | None = None
+    maintenance_ended: float | None = None
 
     @property
     def address(self) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from simulator.lab import Lab, in_lab
 from simulator.preparations import managed, running
 
@@ -154,3 +155,24 @@ def test_groups_and_resources__are_checked_as_release_8_does() -> None:
         assert (group["restricted"], set(group["nodes"].split(","))) == (1, {"pve1:2", "pve2"})
 
     in_lab("8.4", work)
+
+
+@pytest.mark.parametrize(("version", "seconds"), [("9.2", 18), ("8.4", 105)])
+def test_end_of_maintenance__shows_late_and_later_on_release_8(version: str, seconds: int) -> None:
+    async def work(lab: Lab) -> None:
+        async def maintained() -> tuple[str, bool]:
+            told = (await (await lab.ask("GET", "/cluster/ha/status/manager_status")).json())["data"]
+            rows = (await (await lab.ask("GET", "/cluster/ha/status/current")).json())["data"]
+            state = next(row["status"] for row in rows if row["id"] == "lrm:pve3")
+            return told["manager_status"]["node_status"]["pve3"], "(maintenance mode" in state
+
+        await managed(120)(lab)
+        for on in (True, False):
+            body = {"maintenance": on, "known": on}
+            assert (await lab.client.put("/sim/nodes/pve3", json=body)).status == 200
+        lab.cluster.clock.skip(seconds - 2)
+        assert await maintained() == ("maintenance", True)
+        lab.cluster.clock.skip(4)
+        assert await maintained() == ("online", False)
+
+    in_lab(version, work, time_scale=1.0)

@@ -237,7 +237,8 @@ def test_settings__are_recorded_before_they_are_made_and_taken_back(start: Start
 
 def test_resource_that_ha_brings_back__leaves_a_node_that_is_in_ha_maintenance(start: Start) -> None:
     rule = {"rule": "home", "type": "node-affinity", "resources": "vm:101", "nodes": "pve1:2,pve2:1"}
-    cluster, controller = start(ha={"resources": [{"sid": "vm:101", "state": "started"}], "rules": [rule]})
+    ha = {"resources": [{"sid": "vm:101", "state": "started"}], "rules": [rule]}
+    cluster, controller = start(ha=ha, timing={"maintenance_end_seconds": 9000})
 
     refused = tour(controller, name=["pve1"])
     planned = tour(controller, name=["pve1"], ha_maintenance=True)
@@ -252,7 +253,12 @@ def test_resource_that_ha_brings_back__leaves_a_node_that_is_in_ha_maintenance(s
     )  # fmt: skip
     cluster.set_node("pve1", maintenance=True)
     assert not tour(controller, state="entered", name=["pve1"]).get("failed")
-    cluster.set_node("pve1", maintenance=False)
+    cluster.set_node("pve1", maintenance=False, known=False)
+    late = tour(controller, state="left", name=["pve1"], timeout=1)
+    assert (late["error_code"], late["msg"].split(";")[0]) == (
+        "TaskTimeout", "pve1 is still in HA maintenance after 1 s",
+    )  # fmt: skip
+    cluster.advance(9000)
     assert tour(controller, state="left", name=["pve1"])["record"]["ha_maintenance"] == []
     # One that an administrator has put into maintenance stays in it.
     cluster.set_node("pve2", maintenance=True)

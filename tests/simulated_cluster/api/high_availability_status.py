@@ -67,7 +67,8 @@ def _lrm_row(call: Call, name: str, now: int) -> dict[str, Any]:
     node, since = cluster.nodes[name], cluster.nodes[name].maintenance_since
     state = "active" if name in cluster.ha.located().values() else "idle"
     # The node's own manager knows of its maintenance before the cluster's does.
-    if node.maintenance and (since is None or cluster.clock.now() - since >= cluster.timing.lrm_seconds):
+    early = since is not None and cluster.clock.now() - since < cluster.timing.lrm_seconds
+    if cluster.ha.in_maintenance(node) or (node.maintenance and not early):
         state = "maintenance mode"
     if cluster.ha.manager.disarmed:
         state = "disarm mode"
@@ -126,10 +127,11 @@ def manager_status(call: Call) -> dict[str, Any]:
     if maintained:
         manager["node_request"] = {name: {"maintenance": 1} for name in maintained}
     answer["lrm_status"] = {
-        name: {"state": "maintenance" if node.maintenance else "active",
-               "mode": "maintenance" if node.maintenance else "active", "results": {},
-               "timestamp": int(cluster.clock.now())}
-        for name, node in cluster.nodes.items()
+        name: {"state": mode, "mode": mode, "results": {}, "timestamp": int(cluster.clock.now())}
+        for name, mode in (
+            (node.name, "maintenance" if node.maintenance or ha.in_maintenance(node) else "active")
+            for node in cluster.nodes.values()
+        )
     }
     return answer
 
