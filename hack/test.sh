@@ -38,6 +38,10 @@ if [ -z "${CI:-}" ] && [ "$replayed" = "$(cat "$VENV/replayed" 2>/dev/null)" ]; 
   replays=(--ignore tests/simulator/test_recordings.py --ignore tests/simulator/test_recorded_moves.py)
 fi
 
+# In a new checkout, the processes that run the tests would each compile all of them, and what they import.
+echo "collecting the tests"
+"$BIN/python" -m pytest -q --collect-only >/dev/null 2>&1 || true
+
 status=0
 "$BIN/python" -m pytest -q --numprocesses "${PYTEST_WORKERS:-auto}" --dist loadfile --no-loadscope-reorder "${replays[@]}" |
   hold_last_line "$LOGS/summary" || status=$?
