@@ -56,11 +56,12 @@ def described(entry: dict[str, Any], now: float) -> Load:
     return Load(values, float(entry.get("over", DAY)), now)
 
 
-def samples(cluster: Cluster, timeframe: str) -> tuple[int, range]:
-    """Seconds between samples, and when each of them ends."""
+def samples(cluster: Cluster, node: Node, timeframe: str) -> tuple[range, list[float]]:
+    """When each sample ends, by the clock of the node, and the middles of the samples in time."""
     step, count = (TIMEFRAMES if cluster.modern else TIMEFRAMES_8)[timeframe]
-    last = int(cluster.clock.now()) // step * step
-    return step, range(last - step * (count - 1), last + 1, step)
+    last = int(cluster.clock.now() + node.clock_offset) // step * step
+    times = range(last - step * (count - 1), last + 1, step)
+    return times, [time - node.clock_offset - step / 2 for time in times]
 
 
 def _shown(cluster: Cluster, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -78,15 +79,13 @@ def guest_rows(cluster: Cluster, guest: Guest, timeframe: str) -> list[dict[str,
     """The answer of a guest. While it was off, only its size is known; while its node was, and before it was made,
     nothing.
     """
-    step, times = samples(cluster, timeframe)
-    middles = [time - step / 2 for time in times]
+    times, middles = samples(cluster, cluster.nodes[guest.node], timeframe)
     size = {"maxcpu": guest.maxcpu(cluster.nodes[guest.node].cores), "maxmem": guest.maxmem, "maxdisk": guest.maxdisk}
     cpu = guest.load.curve("cpu", middles, guest.cpu_use)
     memory = guest.load.curve("memory", middles, guest.memory_use)
     pressures = _pressures(guest.load, middles, {}) if cluster.modern else [{} for _time in times]
     rows: list[dict[str, Any]] = []
-    for time, cores, used, pressure in zip(times, cpu, memory, pressures, strict=True):
-        middle = time - step / 2
+    for time, middle, cores, used, pressure in zip(times, middles, cpu, memory, pressures, strict=True):
         host = cluster.nodes.get(node_at(guest, middle))
         unborn = middle < guest.measured_since
         if unborn or cores is None or used is None or (host is not None and is_down(host, middle)):
@@ -105,8 +104,7 @@ def guest_rows(cluster: Cluster, guest: Guest, timeframe: str) -> list[dict[str,
 
 def node_rows(cluster: Cluster, node: Node, timeframe: str) -> list[dict[str, Any]]:
     """The answer of a node: its own load, and that of the guests that were there at each time."""
-    step, times = samples(cluster, timeframe)
-    middles = [time - step / 2 for time in times]
+    times, middles = samples(cluster, node, timeframe)
     cpu = [None if v is None else v * node.cores for v in node.load.curve("cpu", middles, node.cpu_use)]
     memory = [None if v is None else v * node.memory for v in node.load.curve("memory", middles, node.memory_use)]
     for guest in cluster.guests.values():
@@ -114,8 +112,8 @@ def node_rows(cluster: Cluster, node: Node, timeframe: str) -> list[dict[str, An
             _add(guest, node, middles, cpu, memory)
     pressures = _pressures(node.load, middles, node.pressure) if cluster.modern else [{} for _time in times]
     rows: list[dict[str, Any]] = []
-    for time, cores, used, pressure in zip(times, cpu, memory, pressures, strict=True):
-        if cores is None or used is None or is_down(node, time - step / 2):
+    for time, middle, cores, used, pressure in zip(times, middles, cpu, memory, pressures, strict=True):
+        if cores is None or used is None or is_down(node, middle):
             rows.append({"time": time})
             continue
         used = min(used, node.memory)

@@ -89,6 +89,21 @@ def test_second_run__moves_nothing_although_the_past_of_the_node_is_the_same(
     assert len(moved) == 1
 
 
+def test_clocks_that_differ__and_a_reboot_move_nothing_more(
+    cluster: SimulatedCluster, control: Callable[[], Controller]
+) -> None:
+    cluster.set_node("pve1", clock_offset=300)
+    cluster.set_node("pve3", clock_offset=-600)
+    cluster.set_node("pve2", online=False)
+    cluster.advance(3 * 3600)
+    cluster.set_node("pve2", online=True)
+
+    assert len(balance(control())["moves"]) == 1
+    for wait in (60, 1700, 1800, 3600, 20_000):
+        cluster.advance(wait)
+        assert balance(control(), cooldown=0)["moves"] == []
+
+
 @both_versions
 def test_guests_of_one_size__are_not_balanced_by_what_is_allocated(
     cluster: SimulatedCluster, controller: Controller
