@@ -46,12 +46,12 @@ class Creations:
     """Polls whether VMs are still being created. May be used from many threads.
 
     Attributes:
-        patience: seconds to wait in total, from the first call of wait on.
+        timeout: seconds to wait in total, from the first call of wait on.
         abandoned: the VMIDs of VMs that are locked by their creation although no task is creating them.
     """
 
     reader: Reader
-    patience: float
+    timeout: float
     poller: Poller = field(default_factory=Poller)
     abandoned: set[int] = field(default_factory=set)
     _deadline: float | None = None
@@ -64,7 +64,7 @@ class Creations:
         """
         now = self.poller.clock()
         if self._deadline is None:
-            self._deadline = now + self.patience
+            self._deadline = now + self.timeout
         if not guests or now >= self._deadline:
             return False
         return bool(self.poller.until(lambda: self._check_all(guests) or None, self._deadline - now))
