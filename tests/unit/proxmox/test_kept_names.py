@@ -17,8 +17,9 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inv
 
 GIB = 1024**3
 NODES = (Node("pve1", cores=8, memory=GIB), Node("pve2", cores=8, memory=GIB))
+DEAD = (NODES[0], replace(NODES[1], online=False))
 NAMED = Snapshot(nodes=NODES, guests=(Guest(101, "db", "pve2"), Guest(102, "web", "pve2")))
-SILENT = replace(NAMED, guests=tuple(replace(guest, name=None, status="unknown") for guest in NAMED.guests))
+SILENT = replace(NAMED, nodes=DEAD, guests=tuple(replace(guest, name=None, status="unknown") for guest in NAMED.guests))
 
 
 class Clock:
@@ -47,7 +48,8 @@ def test_names__are_those_of_the_guests_that_are_asked_for(kept: Path) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        replace(SILENT, nodes=NODES[:1]),
+        replace(SILENT, nodes=DEAD[1:]),
+        replace(SILENT, nodes=NODES),
         replace(SILENT, guests=(Guest(101, None, "pve1"), Guest(103, None, "pve2"))),
     ],
 )

@@ -37,9 +37,12 @@ class KeptNames:
         self._clock = clock
 
     def known(self, snapshot: Snapshot, vmids: Iterable[int]) -> dict[int, str]:
-        """Return the names of these guests by VMID, as far as they are known."""
+        """Return the names of these guests by VMID, as far as they are known. On a node that is online, a guest without
+        a name is a new one, which may have the VMID of another.
+        """
         stored, nodes = self._read(), sorted(node.name for node in snapshot.nodes)
-        wanted = set(vmids)
+        offline = {node.name for node in snapshot.nodes if not node.online}
+        wanted = {guest.vmid for guest in snapshot.guests if guest.node in offline}.intersection(vmids)
         rows = stored.get("guests") if stored.get("nodes") == nodes else None
         if not isinstance(rows, dict):
             return {}
