@@ -10,6 +10,7 @@ process shows what is appended to the file. Everything else is left to Ansible.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import tempfile
@@ -68,7 +69,7 @@ class ProgressAction(DirectAction):
         with _nameless_file() as file:
             self._task.args = {**given, OPTION: str(file)}
             try:
-                with following(file, Display().display, type(self).line_of):
+                with following(file, way_to_show(), type(self).line_of):
                     return super().run(tmp, task_vars)
             finally:
                 # With until, Ansible runs the same task object again, when this file no longer exists.
@@ -88,6 +89,19 @@ class ProgressAction(DirectAction):
         except MISFITS:
             # Another release of ansible-core may have other names. Without progress, the task still runs.
             return False
+
+
+def way_to_show() -> Callable[[str], None]:
+    """Return Ansible's own function that shows a line: in this process, it sends the line to the one that prints.
+
+    ansible-runner, and so AWX, puts a function around it that prints as well. Before ansible-core 2.19, that waits
+    without end in a thread of a worker: a lock belongs to the thread that has forked the worker. The line passes the
+    same function in the process that prints.
+    """
+    show = Display.display
+    while hasattr(show, "__wrapped__") and show.__globals__["__name__"] != Display.__module__:
+        show = show.__wrapped__
+    return functools.partial(show, Display())
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import signal
 import time
@@ -12,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.utils.display import Display
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.action.qemu_schedule import line_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.moves import move_line
-from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.progress import following
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.progress import following, way_to_show
 
 
 def step(**more: Any) -> dict[str, Any]:
@@ -121,3 +123,22 @@ def test_file_that_never_comes__is_no_error(tmp_path: Path) -> None:
 )
 def test_line__says_which_guest_moved_and_where(given: dict[str, Any], what: str) -> None:
     assert move_line(step(**{"from": "pve3", "to": "pve1", "outcome": "moved", **given})) == f"moves:  3/12 {what}"
+
+
+def test_function_around_that_of_ansible__is_not_called_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of ansible-runner prints, for which a thread of a worker waits without end."""
+    shown: list[str] = []
+
+    def display(_self: Display, line: str) -> None:
+        shown.append(line)
+
+    # As if Ansible had defined it.
+    own = type(display)(display.__code__, {"__name__": Display.__module__}, closure=display.__closure__)
+
+    @functools.wraps(own)
+    def printing(*_arguments: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(Display, "display", printing)
+    way_to_show()("line")
+    assert shown == ["line"]
