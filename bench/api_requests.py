@@ -35,7 +35,8 @@ def measure(quick: bool) -> Section:
         ["nodes", "first contact", "+ polls", "later", "+ polls", "proxmox_kvm", "+ polls", "ratio"],
         notes=[
             "First contact: the controller does not know this address yet, and asks once which cluster answers there: "
-            "what it reads anyway does not tell apart two clusters with the same names.",
+            "what it reads anyway does not tell apart two clusters with the same names, as the certificate of the "
+            "connection may be one that the user has installed.",
             "Polls ask Proxmox how the task is getting on; the peer asks once a second.",
         ],
     )
