@@ -71,6 +71,14 @@ def test_no_answer__becomes_an_option_of_the_vms(cluster: SimulatedCluster, play
     assert "vms[0].name" in run.last["msg"]
 
 
+def test_answers__that_are_missing_or_misspelt_or_no_number_are_all_named(play: Play) -> None:
+    run = play("from_survey", {"survey_name": "batch", "survey_count": "two", "survey_core": 1, "survey_memory": 512})
+    assert run.last["msg"] == (
+        "unknown variable survey_core; did you mean survey_cores?; survey_cores is not set; survey_disk is not set; "
+        "survey_count: expected a number of at least 1"
+    )
+
+
 @pytest.mark.parametrize(
     ("question", "answer"),
     [
