@@ -108,12 +108,13 @@ class Claims:
             self._holders.setdefault(address, []).append((entry.label, network))
 
 
-def original_of(request: Request, base: Config, cluster: ClusterState, reader: Reader) -> Original | None:
+def original_of(entry: Entry, request: Request, base: Config, cluster: ClusterState, reader: Reader) -> Original | None:
     """Return the VM of which a new one is a copy, if it goes on to exist: what is cloned is no template, or a VM has
-    the VMID of the backup. base is the config of the new VM. One request for a backup.
+    the VMID of the backup. base is the config that the new VM is made from. One request for a backup.
     """
     vmid = None
-    source = request.clone.templates[0] if request.clone is not None else None
+    is_current = entry.clone is not None and entry.clone.snapname is None
+    source = request.clone.templates[0] if request.clone is not None and is_current else None
     # A template that the run itself makes has no identity yet.
     if source is not None and source.identity is not None and not base.get("template"):
         vmid = source.vmid

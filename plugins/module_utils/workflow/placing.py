@@ -348,7 +348,7 @@ class Placer:
                     request = self.addresses.assign(job.entry, request, inherited)
                 config = config_with(inherited, request.options)
                 if job.entry.addresses or any(key.startswith("ipconfig") for key in config):
-                    original = original_of(request, inherited, state, self._access.reader)
+                    original = original_of(job.entry, request, inherited, state, self._access.reader)
                     placement.claims.claim(job.entry, config, original)
             except CollectionError as error:
                 job.fail(error)

@@ -259,6 +259,10 @@ def test_copy_of_a_vm__does_not_get_its_address(controller: Controller, cluster:
     moved = {"ipconfig": {"ipconfig0": "ip=dhcp"}}
     made = controller.schedule(clone="spare", vms=[{"name": "a", **elsewhere}, {"name": "b", **moved}])
     assert [vm["actions"] for vm in made["vms"]] == [["clone"], ["clone"]]
+    before = {"old": {**card, "net0": "virtio,bridge=vmbr0", "memory": "512"}}
+    cluster.add_guest(vmid=150, name="db", node="pve1", memory=512, snapshots=before)
+    cluster.advance(60)
+    assert controller.schedule(name="c", clone="db", snapname="old", check=True)["changed"] is True, "it had it then"
 
 
 def test_vms_of_a_task__do_not_share_an_address_without_pools_either(
