@@ -329,6 +329,10 @@ DEFAULTS = (
     (time.monotonic, lambda: STAND.values["time"].monotonic()),
     (time.sleep, lambda seconds: STAND.values["time"].sleep(seconds)),
 )
+FACTORIES = (
+    (threading.Lock, lambda: STAND.values["threading"].Lock()),
+    (threading.Event, lambda: STAND.values["threading"].Event()),
+)
 NAMES = (
     (concurrent.futures.ThreadPoolExecutor, STAND.of("pool")),
     (concurrent.futures.as_completed, STAND.of("as_completed")),
@@ -360,6 +364,9 @@ def _substitute_defaults(function: types.FunctionType) -> None:
         function.__defaults__ = tuple(_of(value, DEFAULTS) for value in function.__defaults__)
     if function.__kwdefaults__:
         function.__kwdefaults__ = {name: _of(value, DEFAULTS) for name, value in function.__kwdefaults__.items()}
+    for cell in function.__closure__ or ():
+        # The factories of the fields of a dataclass: a real lock would stop all greenlets.
+        cell.cell_contents = _of(cell.cell_contents, (*DEFAULTS, *FACTORIES))
 
 
 def _of(value: t.Any, substitutes: Iterable[tuple[t.Any, t.Any]]) -> t.Any:
