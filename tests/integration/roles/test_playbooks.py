@@ -237,7 +237,13 @@ def test_misspelt_options__never_drop_the_guard_of_a_removal(
     assert cluster.state()["guests"].keys() == before.keys()
 
 
-@pytest.mark.parametrize(("playbook", "options"), [("provision", "qemu_options"), ("drain", "node_drain_options")])
+@pytest.mark.parametrize(
+    ("playbook", "options"),
+    [
+        ("drain", "node_drain_options"),
+        *((each, "qemu_options") for each in ("adopt", "capacity", "doctor", "drift", "provision")),
+    ],
+)
 def test_roles__refuse_options_that_are_text(play: Play, playbook: str, options: str) -> None:
     """Ansible takes the value of -e NAME=VALUE as text."""
     asked = {"qemu_vms": VMS["qemu_vms"], "node_drain_nodes": ["pve1"]}
