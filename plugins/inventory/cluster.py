@@ -246,7 +246,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             raise AnsibleParserError(f"{error.code}: {error.message}") from error
 
     def _secret_texts(self, path: str) -> set[str]:
-        """What no message may show of the source and of the environment."""
+        """Return the texts of the source and of the environment that no message may show."""
         spec = connection_argument_spec()
         variables = {name: os.environ.get(option["fallback"][1][0]) for name, option in spec.items()}
         source: t.Any = {}
@@ -392,7 +392,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _compose_additions(
         self, names: list[str | None], guests: list[Variables], inventory: InventoryData
     ) -> Additions:
-        """What this source adds, if the guests have these names. Those without one are left out."""
+        """Return what this source adds if the guests have these names. Guests without a name are left out."""
         additions = Additions(inventory.current_source)
         # Ansible's own methods, which evaluate the expressions, write to this attribute.
         self.inventory = additions

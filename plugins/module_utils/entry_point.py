@@ -20,7 +20,7 @@ from .errors import CollectionError, Interrupted, InvalidRequest
 from .foreign_text import all_visible, on_one_line, visible
 from .other_words import NUMBERED, OF_TYPES, OPTIONS, VALUES
 from .proxmox.api.session import contradicted_credentials
-from .secret_options import misshapen, secret_names, secrets_in, without_value
+from .secret_options import misshapen_secret, secret_names, secrets_in, without_value
 from .workflow.result import RunFailed
 from .workflow.stopping import SIGNALS, Starters
 
@@ -71,9 +71,9 @@ def hiding_secrets(module_class: type[AnsibleModule]) -> type[AnsibleModule]:
             names = secret_names(self.argument_spec)
             self._secrets.update(secrets_in(self.params, names))
             self.params.update(contradicted_credentials(self.params, self.argument_spec))
-            message = next(_misshapen(self.argument_spec, self.params), None)
+            message = next(_shape_errors(self.argument_spec, self.params), None)
             # Ansible makes a text of a secret that is none, and masks only the whole of that.
-            if secret := misshapen(self.params, names):
+            if secret := misshapen_secret(self.params, names):
                 message = f"{secret}: expected a text"
             if message is not None:
                 self.fail_json(msg=message, error_code=InvalidRequest.code)
@@ -96,7 +96,7 @@ def hiding_secrets(module_class: type[AnsibleModule]) -> type[AnsibleModule]:
     return Module
 
 
-def _misshapen(argument_spec: Mapping[str, t.Any], given: Mapping[str, t.Any], path: str = "") -> Iterator[str]:
+def _shape_errors(argument_spec: Mapping[str, t.Any], given: Mapping[str, t.Any], path: str = "") -> Iterator[str]:
     """Yield a text for each option that has options of its own and no mapping as its value, and for each text, list or
     mapping that is something else.
 
@@ -121,7 +121,7 @@ def _misshapen(argument_spec: Mapping[str, t.Any], given: Mapping[str, t.Any], p
                 with contextlib.suppress(TypeError):
                     item = check_type_dict(item)
             if isinstance(item, Mapping):
-                yield from _misshapen(option["options"], item, f"{where}.")
+                yield from _shape_errors(option["options"], item, f"{where}.")
             else:
                 yield f"{where}: expected a mapping with keys such as {keys}, got {type(item).__name__}"
 
@@ -130,7 +130,7 @@ _KINDS: t.Final[Mapping[type, str]] = {bool: "a boolean", dict: "a mapping", lis
 
 
 def _has_shape(value: t.Any, kind: str | None) -> bool:
-    """Whether Ansible makes of the value what is meant by it."""
+    """Whether Ansible converts the value to this type as the user means it."""
     if kind == "str":
         return not isinstance(value, (list, Mapping))
     if kind == "list":

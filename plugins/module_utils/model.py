@@ -580,7 +580,7 @@ class Request:
 
 
 def demand_of(guest: Guest | Request, resource: str) -> Demand:
-    """What a guest or a new VM uses of CPU or memory: as far as it is known, else as much as is configured."""
+    """Return what a guest or a new VM uses of CPU or memory: as far as it is known, else as much as is configured."""
     configured = {CPU: guest.cores, MEMORY: guest.memory}
     return guest.demand.get(resource) or Demand(CONFIGURED, (float(configured[resource]),))
 

@@ -110,14 +110,14 @@ def secrets_in(given: t.Any, names: frozenset[str]) -> Iterator[str]:
         yield from _in_text(given, names)
 
 
-def misshapen(given: t.Any, names: frozenset[str]) -> str | None:
+def misshapen_secret(given: t.Any, names: frozenset[str]) -> str | None:
     """Return the name of a secret option that is no text or number, at any depth; None if there is none."""
     if isinstance(given, Mapping):
         for name, value in given.items():
             if name in names and isinstance(value, (Mapping, list, tuple)):
                 return str(name)
     inner = given.values() if isinstance(given, Mapping) else given if isinstance(given, (list, tuple)) else ()
-    return next((found for each in inner if (found := misshapen(each, names)) is not None), None)
+    return next((found for each in inner if (found := misshapen_secret(each, names)) is not None), None)
 
 
 def _in_text(text: str, names: frozenset[str]) -> Iterator[str]:

@@ -65,7 +65,7 @@ def register_options() -> str | None:
 
 
 def misfit_of(error: Exception | str) -> str:
-    """What to say about a part of ansible-core that is not as expected."""
+    """Return what to say about a part of ansible-core that is not as expected."""
     what = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
     return f"ansible-core {__version__} is not as expected: {what}"
 

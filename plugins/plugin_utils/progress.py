@@ -106,8 +106,8 @@ def way_to_show() -> Callable[[str], None]:
 
 @contextlib.contextmanager
 def _nameless_file() -> Iterator[Path]:
-    """A file that ends with this process, whatever ends that: no folder lists it. Where processes have no folder that
-    leads to their open files, as on macOS, it has a name and is removed after the block.
+    """Yield a file that ends with this process, however that ends: no folder lists it. Where processes have no folder
+    that leads to their open files, as on macOS, it has a name and is removed after the block.
     """
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(tempfile.TemporaryFile(prefix="qemu-scheduler-"))

@@ -153,7 +153,7 @@ def overcommits(usage: Usage, allocated: Mapping[str, Mapping[str, float]]) -> I
             yield SuggestedRatio(name, resource, round(given, 4), round(part, 4), suggested)
 
 
-def filling(usage: Usage) -> Iterator[FillingNode]:
+def filling_nodes(usage: Usage) -> Iterator[FillingNode]:
     """Yield the nodes that will be full if they go on growing as during the window, the soonest first."""
     found = []
     for name, curves in usage.nodes.items():

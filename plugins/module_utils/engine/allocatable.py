@@ -54,7 +54,7 @@ class Limit:
         return of_hosts(nodes, key, lambda hosts: self.sizes_and_ratios(hosts, request))
 
     def allocatable(self, host: Node, request: Request | None = None) -> float:
-        """What host may allocate in total to requests like this one; without a request, to VMs without pool
+        """Return how much host may allocate in total to requests like this one; without a request, to VMs without pool
         and tags.
         """
         ((size, ratio),) = self.sizes_and_ratios((host,), request)

@@ -21,8 +21,8 @@ from .volumes import Binding, DriveKind, Drives, Ranking, drives_anywhere, find_
 def volumes_of(
     state: CycleState, request: Request, nodes: Iterable[NodeInfo], classes: Mapping[str, StorageClass]
 ) -> list[Binding | Status]:
-    """What find_volumes answers for each node, computed once per node and cycle for all plugins. Nodes may share one
-    result. The results must not be changed.
+    """Return what find_volumes answers for each node, computed once per node and cycle for all plugins. Nodes may share
+    one result. The results must not be changed.
     """
     known: dict[int, Binding | Status] = state.setdefault(volumes_of, {})
     if drives_anywhere not in state:
@@ -73,8 +73,8 @@ class Common:
 
 
 def common_binding(binding: Binding, drives: Drives, node: NodeInfo) -> Common | None:
-    """What other nodes may have in common with this one; None if a drive is on a local storage, or was not put on its
-    first choice.
+    """Return what other nodes may have in common with this one; None if a drive is on a local storage, or was not put
+    on its first choice.
     """
     if not all(node.storages[name].use.shared for name in binding.storages.values()):
         return None

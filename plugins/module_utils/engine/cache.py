@@ -166,7 +166,9 @@ class AllNodes(list[NodeInfo]):
 
 
 def of_hosts(nodes: Sequence[NodeInfo], key: Hashable, find: Callable[[Sequence[Node]], T]) -> T:
-    """What find derives from the hosts of nodes. For all nodes of a cluster together, it is found once per key."""
+    """Return what find derives from the hosts of nodes. For all nodes of a cluster together, find is called once per
+    key.
+    """
     if not isinstance(nodes, AllNodes):
         return find([info.node for info in nodes])
     if key not in nodes.derived:
@@ -176,8 +178,8 @@ def of_hosts(nodes: Sequence[NodeInfo], key: Hashable, find: Callable[[Sequence[
 
 
 def of_sums(nodes: Sequence[NodeInfo], key: Hashable, find: Callable[[Sequence[NodeInfo]], list[T]]) -> list[T]:
-    """What find derives from the hosts and the sums of nodes, one value for each. For all nodes of a cluster together,
-    only the nodes that have changed are looked at again. The result must not be changed.
+    """Return what find derives from the hosts and the sums of nodes, one value for each. For all nodes of a cluster
+    together, only the nodes that have changed are looked at again. The result must not be changed.
     """
     if not isinstance(nodes, AllNodes):
         return find(nodes)
@@ -242,8 +244,8 @@ class ClusterState:
         return self._index.select(selector)
 
     def derive_once(self, key: Hashable, make: Callable[[ClusterState], T]) -> T:
-        """What make derives from this cluster. make is called once per key; its result keeps itself up to date by what
-        has changed.
+        """Return what make derives from this cluster. make is called once per key; its result keeps itself up to date
+        by what has changed.
         """
         if key not in self._derived:
             self._derived[key] = make(self)

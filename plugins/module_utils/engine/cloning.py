@@ -99,7 +99,7 @@ def landing_of(clone: CloneSource, template: Template, node: NodeInfo, chosen: M
 def bytes_to_move(
     clone: CloneSource, template: Template, landing: str | None, chosen: Mapping[str, str]
 ) -> dict[str, int]:
-    """What a clone takes for a while, until its drives are moved: the bytes by storage."""
+    """Return the bytes by storage that a clone takes until its drives are moved."""
     found: dict[str, int] = {}
     for slot, storage, size in template.volumes if clone.full else ():
         here = landing or storage

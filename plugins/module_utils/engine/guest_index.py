@@ -89,7 +89,7 @@ class RepellingTerms(dict[AffinityTerm, dict[str, dict[int, Guest]]]):
 
     def count(self, guest: Guest, sign: int) -> None:
         """Note that a guest came (sign 1) or left (-1)."""
-        for term in dict.fromkeys(repelling(guest.constraints.affinity)):
+        for term in dict.fromkeys(repelling_terms(guest.constraints.affinity)):
             held, alike = self.setdefault(term, {}), self._by[handle_of(term.selector)]
             _count(held, guest, sign)
             alike[term] = None
@@ -100,7 +100,7 @@ class RepellingTerms(dict[AffinityTerm, dict[str, dict[int, Guest]]]):
         """Return the terms that repel this request. They include its own terms even if no guest has them yet, so that
         the first of several equal VMs is treated like the others.
         """
-        found = [term for term in repelling(request.affinity) if selects_request(term.selector, request)]
+        found = [term for term in repelling_terms(request.affinity) if selects_request(term.selector, request)]
         if self:
             for handle in (None, *handles_of_request(request)):
                 alike = [term for term in self._by.get(handle, ()) if may_select(term.selector, request.name)]
@@ -108,7 +108,7 @@ class RepellingTerms(dict[AffinityTerm, dict[str, dict[int, Guest]]]):
         return list(dict.fromkeys(found))
 
 
-def repelling(terms: Collection[AffinityTerm]) -> list[AffinityTerm]:
+def repelling_terms(terms: Collection[AffinityTerm]) -> list[AffinityTerm]:
     """Return the required anti-affinity terms among terms."""
     return [term for term in terms if term.required and not term.together]
 

@@ -21,7 +21,7 @@ from itertools import islice
 from ..model import Guest, HARule, Selector
 from .allocatable import Limit
 from .cache import ClusterState, NodeInfo
-from .guest_index import repelling
+from .guest_index import repelling_terms
 from .ha_rules import NODES, RESOURCES
 from .node_selection import HARD, NODE_KEY, matches_all, untolerated_taints
 
@@ -34,7 +34,7 @@ class Limits:
     memory: Limit | None
 
     def room(self, info: NodeInfo) -> Room:
-        """What a node has left to allocate; negative if too much is allocated."""
+        """Return what a node has left to allocate; negative if too much is allocated."""
         host = info.node
         return Room(
             math.inf if self.memory is None else self.memory.allocatable(host) - info.memory,
@@ -142,7 +142,7 @@ class Headroom:
         return None
 
     def _remaining_room(self, lost: int, index: int) -> Room:
-        """What a node has left after the guests of the lost node were placed."""
+        """Return what a node has left after the guests of the lost node were placed."""
         plan = self._plans[lost]
         return plan.rest.get(index, self._room[index]) if isinstance(plan, Evacuation) else self._room[index]
 
@@ -340,7 +340,7 @@ class _Bonds:
                 found[vmid] = found.get(vmid, frozenset()) | rule.vmids - {vmid}
         selected: dict[Selector, frozenset[int]] = {}
         for guest in self._cluster.snapshot.guests:
-            for term in repelling(guest.constraints.affinity):
+            for term in repelling_terms(guest.constraints.affinity):
                 if term.topology_key != NODE_KEY:
                     continue
                 if term.selector not in selected:

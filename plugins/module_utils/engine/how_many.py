@@ -194,7 +194,7 @@ class _Counting:
 
     def _accept(self, request: Request, outcome: Outcome) -> Outcome | None:
         """Return the outcome on the best node that the deferred filters accept; None if only the scheduler can tell.
-        What is given is the outcome without them.
+        outcome is the one without these filters.
         """
         decision, looked = outcome.decision, outcome.looked
         if decision is None or looked is None:

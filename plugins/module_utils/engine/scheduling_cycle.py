@@ -226,7 +226,8 @@ class Scheduler:
         return taken.storages
 
     def draft(self, request: Request, node: NodeInfo, vmid: int = 0, now: float = 0.0) -> Draft | Status:
-        """What the request would take on a node, whatever the filters say of that node; or why it gets nothing."""
+        """Return what the request would take on a node, whatever the filters say of that node; or why it gets nothing.
+        """
         draft = Draft(request, node.name, 0.0, vmid)
         return self._run_reserve(self._run_pre_filter(request, now), node, draft) or draft
 
@@ -242,7 +243,7 @@ class Scheduler:
 
 
 def _vmid_choice(plugins: Sequence[VMIDPlugin], request: Request) -> VMIDChoice | None:
-    """What all VMID plugins together allow; None when the request asks none of them."""
+    """Return the VMIDs that all VMID plugins together allow; None if the request asks none of them."""
     allowed: VMIDChoice | None = None
     try:
         for plugin in plugins:

@@ -89,7 +89,7 @@ def _parts(resource: str, guests: Iterable[Guest]) -> Iterator[float]:
 
 
 def _inherited_tags(request: Request, guests: Iterable[Guest]) -> frozenset[str]:
-    """The tags that a clone gets from its template."""
+    """Return the tags that a clone gets from its template."""
     source = request.clone.templates[0].vmid if request.clone is not None else None
     return next((guest.tags for guest in guests if guest.vmid == source), frozenset())
 

@@ -105,7 +105,7 @@ def find_volumes(
         conflict = _check(disk, disk.storage, node, kind.wanted, binding)
         if conflict is not None:
             return conflict
-    conflict = _Search(node, binding).place(unnamed) if unnamed else None
+    conflict = _StorageSearch(node, binding).place(unnamed) if unnamed else None
     if conflict is None and template is not None and request.clone is not None:
         conflict = _land(request.clone, template, node, binding)
     return conflict or binding
@@ -314,7 +314,7 @@ def _check(disk: Disk, name: str, node: NodeInfo, wanted: StorageClass, binding:
     return None
 
 
-class _Search:
+class _StorageSearch:
     """Searches storages for the drives that name none, on one node."""
 
     def __init__(self, node: NodeInfo, binding: Binding) -> None:

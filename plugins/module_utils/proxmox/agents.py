@@ -12,7 +12,7 @@ from .api.reader import Reader, in_parallel
 from .inventory.rows import Row
 
 
-def answering(reader: Reader, nodes: Mapping[int, str]) -> frozenset[int]:
+def find_answering(reader: Reader, nodes: Mapping[int, str]) -> frozenset[int]:
     """Return those of these running VMs whose guest agent answers. One request for each. nodes: where they are.
 
     Raises PermissionDenied.
@@ -28,13 +28,13 @@ def answering(reader: Reader, nodes: Mapping[int, str]) -> frozenset[int]:
     return frozenset(vmid for vmid, answer in in_parallel(answers, nodes).items() if answer)
 
 
-def silent(reader: Reader, vmids: Collection[int]) -> dict[int, str]:
+def find_silent(reader: Reader, vmids: Collection[int]) -> dict[int, str]:
     """Return the names of those of these VMs that run and whose guest agent does not answer. Those that are gone or off
     are left out.
     """
     rows: list[Row] = reader.get("/cluster/resources", type="vm")
     there = {int(row["vmid"]): row for row in rows if int(row["vmid"]) in vmids and row.get("status") == "running"}
-    answers = answering(reader, {vmid: str(row["node"]) for vmid, row in there.items()})
+    answers = find_answering(reader, {vmid: str(row["node"]) for vmid, row in there.items()})
     return {vmid: str(row.get("name") or "") for vmid, row in sorted(there.items()) if vmid not in answers}
 
 

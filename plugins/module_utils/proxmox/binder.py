@@ -96,7 +96,7 @@ class Binder:
                 left behind.
         """
         request, node = decision.request, decision.node
-        making = self._making(decision, "qmcreate", node, decision.vmid, fence, note)
+        making = self._new_making(decision, "qmcreate", node, decision.vmid, fence, note)
         sent = {**params, "vmid": decision.vmid}
         ending = Ending.of(request, str(params.get("description", "")), marked=bool(resizes))
         later: dict[str, t.Any] = {}
@@ -117,7 +117,7 @@ class Binder:
         if later or resizes:
             made, config = self._adjustable(making, result, ending)
             guest = made
-            growing, kept = _growing(resizes or {}, config)
+            growing, kept = _disks_to_grow(resizes or {}, config)
             ending = self._leftovers.remove_if_this_fails(
                 making,
                 made,
@@ -147,7 +147,7 @@ class Binder:
         Raises: as create.
         """
         request, vmid = decision.request, decision.vmid
-        making = self._making(decision, "qmclone", template.node, template.vmid, fence, note)
+        making = self._new_making(decision, "qmclone", template.node, template.vmid, fence, note)
         ending = Ending.of(
             request, str(request.options.get("description", template.description)), marked=adjust is not None
         )
@@ -185,7 +185,7 @@ class Binder:
         Raises: as create.
         """
         request, node, vmid = decision.request, decision.node, decision.vmid
-        making = self._making(decision, RESTORING, node, vmid, fence, note)
+        making = self._new_making(decision, RESTORING, node, vmid, fence, note)
         description = str(request.options.get("description", archive.config.get("description", "")))
         ending = Ending.of(request, description, marked=adjust is not None)
         sent = {**params, "vmid": vmid}
@@ -277,7 +277,7 @@ class Binder:
         log = made.log if made.warnings else ()
         return Created(making.vmid, node, (*log, *warnings))
 
-    def _making(
+    def _new_making(
         self, decision: Decision, kind: str, task_node: str, about: int, fence: Callable[[], None], note: Note
     ) -> Making:
         name, since = decision.request.name, self._session.server_time()
@@ -373,7 +373,7 @@ def _without_tags(sent: dict[str, t.Any], ending: Ending) -> tuple[Ending, dict[
     return replace(ending, marked=True), {"tags": sent.pop("tags")}
 
 
-def _growing(resizes: Mapping[str, int], config: Mapping[str, t.Any]) -> tuple[dict[str, int], tuple[str, ...]]:
+def _disks_to_grow(resizes: Mapping[str, int], config: Mapping[str, t.Any]) -> tuple[dict[str, int], tuple[str, ...]]:
     """Return the imported disks that have to grow, and a warning for each that is larger than requested."""
     sizes = {slot: drive_size(slot, str(config.get(slot, ""))) for slot in resizes}
     growing = {slot: size for slot, size in resizes.items() if size > sizes[slot]}

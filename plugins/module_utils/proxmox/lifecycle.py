@@ -40,7 +40,7 @@ R = t.TypeVar("R")
 
 
 def no_fence() -> None:
-    """A fence that never raises, for writes without a reservation."""
+    """Raise nothing: the fence for writes without a reservation."""
 
 
 def check_unprotected(vmid: int, config: Config) -> None:
@@ -291,11 +291,11 @@ class Lifecycle:
         self._send(lambda: guest.resize(node, slot, size))
 
     def _switch_off(self, node: str, guest: GuestWriter, command: str, params: Mapping[str, t.Any]) -> str:
-        def stopped(now: Mapping[str, t.Any]) -> bool:
+        def is_stopped(now: Mapping[str, t.Any]) -> bool:
             return str(now["status"]) == "stopped"
 
         self.quorum.require(f"VM {guest.vmid} was not stopped")
-        return self._command(node, guest, command, params, stopped, by_ha="stopped")
+        return self._command(node, guest, command, params, is_stopped, by_ha="stopped")
 
     def _command(
         self,

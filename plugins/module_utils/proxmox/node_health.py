@@ -77,9 +77,9 @@ def read_health(reader: Reader, names: Collection[str], accept: Collection[str] 
     if any(row.get("type") == "cluster" and row.get("quorate") == 0 for row in members):
         shared.problems.append(Problem("quorum", "the cluster has no quorum"))
     managers: dict[str, str] = {}
-    with _noting(shared, "HA"):
+    with _record_failure(shared, "HA"):
         managers = _ha_managers(reader)
-    with _noting(shared, "Ceph"):
+    with _record_failure(shared, "Ceph"):
         shared.problems.extend(ceph_problems(reader))
 
     def check(name: str) -> NodeHealth:
@@ -90,10 +90,10 @@ def read_health(reader: Reader, names: Collection[str], accept: Collection[str] 
             return found
         if "dead" in managers.get(name, ""):
             found.problems.append(Problem("ha", "its HA manager does not answer"))
-        with _noting(found, "status"):
+        with _record_failure(found, "status"):
             _read_status(reader, found)
         for subject, problems in _CHECKS.items():
-            with _noting(found, subject):
+            with _record_failure(found, subject):
                 found.problems.extend(problems(reader, name))
         found.accept(accept)
         return found
@@ -112,7 +112,7 @@ def require_members(names: Iterable[str], members: Collection[str], option: str 
 
 
 @contextmanager
-def _noting(found: NodeHealth, subject: str) -> Iterator[None]:
+def _record_failure(found: NodeHealth, subject: str) -> Iterator[None]:
     """Record why a check could not be made."""
     try:
         yield

@@ -179,8 +179,8 @@ def latest_task(
 
 
 def begun_since(rows: Iterable[Mapping[str, t.Any]], types: Collection[str], since: float) -> list[Upid]:
-    """Return the tasks of these types that began at since or later. since is a time by the clock of the server that
-    answered, which may differ a little from that of the tasks' node.
+    """Return the tasks of these types that began at since or later. since is a time on the clock of the server that
+    answered, which may differ a little from the clock of the tasks' node.
     """
     tasks = [Upid.parse(row["upid"]) for row in rows if row.get("type") in types]
     return [task for task in tasks if task.started >= since - _CLOCK_SLACK]
@@ -223,7 +223,7 @@ class TaskFollower:
             Interrupted: the poller's sleep ended the wait; the task continues.
             ApiError: upid is not the name of a task.
         """
-        watch = _Watch(self, Upid.parse(upid))
+        watch = _TaskWatch(self, Upid.parse(upid))
         first = self._pace.first_look(watch.task.type)
         try:
             with self.tasks.one_more():
@@ -288,7 +288,7 @@ class TaskFollower:
         )
 
 
-class _Watch:
+class _TaskWatch:
     """A task that the run waits for, and what it has seen of it so far.
 
     Attributes:
@@ -329,7 +329,7 @@ class _Watch:
         except (ApiError, AuthenticationFailed, PermissionDenied) as error:
             self._refusals += 1
             if self._refusals == _REFUSALS:
-                raise self._unfollowed(error.message) from error
+                raise self._timeout_without_end(error.message) from error
             return None
         self.unreachable, self._refusals, self._ask_cluster_at = "", 0, None
         if status.get("status") == "stopped":
@@ -346,9 +346,9 @@ class _Watch:
         elif now >= self._ask_cluster_at:
             self._ask_cluster_at = now + _ASK_AFTER
             if self._follower.is_offline(self.task.node):
-                raise self._unfollowed("the cluster shows the node as offline") from error
+                raise self._timeout_without_end("the cluster shows the node as offline") from error
 
-    def _unfollowed(self, why: str) -> TaskTimeout:
+    def _timeout_without_end(self, why: str) -> TaskTimeout:
         message = f"{self.label} cannot be followed to its end: {why}"
         return TaskTimeout(message, upid=self.task.text, node=self.task.node)
 
@@ -361,7 +361,7 @@ _PAUSE = 1.0
 
 
 def nothing() -> None:
-    """A done that always returns None, for writes that may be carried out twice."""
+    """Return None: the default of done, for writes that may be carried out twice."""
 
 
 def send_write(send: Callable[[], R], sleep: Callable[[float], None], done: Callable[[], R | None] = nothing) -> R:

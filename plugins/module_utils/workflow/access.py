@@ -320,7 +320,7 @@ class Access:
             raise OtherCluster(f"{self.endpoint[0]}:{self.endpoint[1]} is now a node of cluster {found}")
 
     def _recall(self) -> tuple[str, frozenset[str]] | None:
-        """What the ledger stores about this address: a cluster's identity and its nodes."""
+        """Return what the ledger stores about this address: a cluster's identity and its nodes."""
         known = self.ledger.endpoint(*self.endpoint) if self.endpoint else None
         # Earlier versions identified clusters by names and addresses.
         return known if known is not None and known[0].startswith(IDENTIFIED_BY_AUTHORITY) else None

@@ -110,7 +110,7 @@ class Approved:
         else:
             changed = list(deviations(planned, planned_vm(job)))
             changed += _elsewhere(planned, job)
-            changed += () if changed else _unproved(planned, job, is_own)
+            changed += () if changed else _describe_unproved(planned, job, is_own)
         if not changed:
             return None
         return PlanStale(f"{job.entry.label} is not as planned: {'; '.join(changed)}", changed=changed)
@@ -270,7 +270,7 @@ def _elsewhere(planned: PlannedVM, job: Job) -> Iterator[str]:
             yield f"{slot} is {volume.partition(',')[0]}, planned on {storage}"
 
 
-def _unproved(planned: PlannedVM, job: Job, is_own: Callable[[Guest, Identity], bool]) -> Iterator[str]:
+def _describe_unproved(planned: PlannedVM, job: Job, is_own: Callable[[Guest, Identity], bool]) -> Iterator[str]:
     """Say that a meanwhile created VM may be that of another user. Its name and its notes prove nothing."""
     plan = job.plan
     if not planned.is_new or plan is None or not plan.actions:

@@ -158,7 +158,7 @@ def _disks(entry: Entry, backup: Backup, config: Mapping[str, t.Any]) -> list[Di
 
 
 def _agree(entry: Entry, what: str, wanted: Mapping[str, str | None]) -> str | None:
-    """What all that name one name. Raises InvalidRequest."""
+    """Return the one name that all options name; None if they name none. Raises InvalidRequest."""
     named = {option: name for option, name in wanted.items() if name is not None}
     if len(set(named.values())) > 1:
         told = join_words([f"{name} for {option}" for option, name in named.items()])

@@ -232,7 +232,7 @@ class BindingCycle:
 
             left = options_after_restore(request)
             parameters = restore_parameters(decision, archive)
-            adjust = _adjusting(left, decision, {}) if left else None
+            adjust = _adjustment_for(left, decision, {}) if left else None
             return self._binder.restore(decision, archive, parameters, adjust, fence=fence.check, note=note)
         if entry.clone is None or clone is None:
             parameters = create_parameters(request, decision)
@@ -243,7 +243,7 @@ class BindingCycle:
             template = read_own_template(self._access.reader, template)
         devices = {device.option: device.value for device in decision.devices}
         moved = {slot for slot, storage, _size in template.volumes if _lands_elsewhere(decision, slot, storage)}
-        adjust = _adjusting(request.options, decision, devices) if request.options or devices or moved else None
+        adjust = _adjustment_for(request.options, decision, devices) if request.options or devices or moved else None
         parameters = _clone_parameters(entry, entry.clone, decision)
         return self._binder.clone(decision, template, parameters, adjust, fence=fence.check, note=note)
 
@@ -282,7 +282,7 @@ def kept_alive(ledger: Ledger, cluster: str, vmids: Collection[int], holder: Hol
         thread.join()
 
 
-def _adjusting(options: Mapping[str, t.Any], decision: Decision, devices: Mapping[str, str]) -> Adjust:
+def _adjustment_for(options: Mapping[str, t.Any], decision: Decision, devices: Mapping[str, str]) -> Adjust:
     """Return the function that computes the changes from the config of a new VM to the requested one."""
 
     def adjust(config: Mapping[str, t.Any]) -> Adjustment:

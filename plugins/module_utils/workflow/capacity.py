@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from ..demand import CPU, MEMORY, Usage
-from ..engine.advice import Size, filling, overcommits, right_sizes
+from ..engine.advice import Size, filling_nodes, overcommits, right_sizes
 from ..engine.cache import ClusterState
 from ..engine.framework.interface import Subject
 from ..engine.how_many import MOST, CapacityReport, More, how_many
@@ -174,7 +174,7 @@ def _entries(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> list[Entry]:
 
 
 def names_of(params: Mapping[str, t.Any], entries: Sequence[Entry]) -> list[str]:
-    """What the result calls each VM: a shape with a count is one, by its name with C({n})."""
+    """Return what the result calls each VM: a shape with a count is one, by its name with C({n})."""
     written = params.get("shapes") or []
     if not written:
         return [entry.request.name for entry in entries]
@@ -229,7 +229,7 @@ def advice(access: Access, snapshot: Snapshot) -> dict[str, t.Any]:
     return {
         "right_sizes": [{**size._asdict(), "options": _options(size)} for size in right_sizes(vms, usage)],
         "overcommit": [ratio._asdict() for ratio in overcommits(usage, allocated)],
-        "full_in_days": [growth._asdict() for growth in filling(usage)],
+        "full_in_days": [growth._asdict() for growth in filling_nodes(usage)],
     }
 
 

@@ -163,8 +163,8 @@ class ClusterLook:
         return read_rights(self.reader, path)
 
     def find_holders(self, needs: Sequence[Need]) -> list[Holder]:
-        """Who lacks something: the user, or a token and its user. Without Sys.Audit on C(/access), a token cannot see
-        what its user holds, which is at least what it holds itself.
+        """Return who lacks a privilege: the user, or a token and its user. Without Sys.Audit on C(/access), a token
+        cannot see what its user holds, which is at least what it holds itself.
         """
         owner, separator, _token = self.user.partition("!")
         held = self.read_privileges if not separator else self._reader_of_privileges(owner)
@@ -342,7 +342,7 @@ def _note_usable(report: Report, name: str, usable: list[str], otherwise: str) -
 
 
 def _problems(look: ClusterLook, entries: Sequence[Entry]) -> Iterator[str]:
-    """What the VMs name and the cluster does not have, each once."""
+    """Yield what the VMs name and the cluster does not have, each once."""
     told: set[str] = set()
     for entry in entries:
         for problem in _of_entry(look, entry) if entry.state != "absent" else ():

@@ -48,7 +48,7 @@ class Counted:
 
 
 def known_guests(reservations: Iterable[Reservation], entries: Iterable[Entry] = ()) -> dict[int, KnownGuest]:
-    """What reservations tell about VMs, by VMID.
+    """Return what reservations tell about VMs, by VMID.
 
     The config of an existing VM that an entry names is read anyway and proves its name. If the entry requests the state
     C(present), the VM's status does not matter. For other VMs that entries name, the reservation proves nothing.

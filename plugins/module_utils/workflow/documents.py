@@ -191,12 +191,12 @@ def optional(check: Check) -> Check:
 def list_of(check: Check) -> Check:
     """Return a check for a list, each item of which passes check; it returns a tuple."""
 
-    def checked(where: str, value: t.Any) -> tuple[t.Any, ...]:
+    def check_items(where: str, value: t.Any) -> tuple[t.Any, ...]:
         if not isinstance(value, list):
             raise wrong(where, value, "a list")
         return tuple(check(f"{where}[{index}]", item) for index, item in enumerate(value))
 
-    return Check(checked, {"type": "array", "items": dict(check.schema)})
+    return Check(check_items, {"type": "array", "items": dict(check.schema)})
 
 
 def map_of(check: Check, key: Callable[[str], t.Any] = str, keys: str = "texts") -> Check:
@@ -204,7 +204,7 @@ def map_of(check: Check, key: Callable[[str], t.Any] = str, keys: str = "texts")
     where keys, in words, were expected.
     """
 
-    def checked(where: str, value: t.Any) -> dict[t.Any, t.Any]:
+    def check_mapping(where: str, value: t.Any) -> dict[t.Any, t.Any]:
         if not isinstance(value, Mapping):
             raise wrong(where, value, "a mapping")
         try:
@@ -212,13 +212,13 @@ def map_of(check: Check, key: Callable[[str], t.Any] = str, keys: str = "texts")
         except ValueError as error:
             raise wrong(where, list(value), f"{keys} as keys") from error
 
-    return Check(checked, {"type": "object", "additionalProperties": dict(check.schema)})
+    return Check(check_mapping, {"type": "object", "additionalProperties": dict(check.schema)})
 
 
 def record(kind: type, keys: Mapping[str, Key]) -> Check:
     """Return a check that makes an object of kind from a mapping that has these keys and no others."""
 
-    def checked(where: str, value: t.Any) -> t.Any:
+    def make_record(where: str, value: t.Any) -> t.Any:
         if not isinstance(value, Mapping):
             raise wrong(where, value, "a mapping")
         for name, key in keys.items():
@@ -233,7 +233,7 @@ def record(kind: type, keys: Mapping[str, Key]) -> Check:
         there = ((name, key) for name, key in keys.items() if name in value)
         return kind(**found, **{key.attribute: key.check(f"{where}.{name}", value[name]) for name, key in there})
 
-    return Check(checked, keys_schema(keys))
+    return Check(make_record, keys_schema(keys))
 
 
 def writer_of(keys: Mapping[str, Key]) -> Callable[[t.Any], dict[str, t.Any]]:

@@ -112,7 +112,7 @@ class Foresight:
                 )
 
     def _named(self, node: Node, parameters: Mapping[str, t.Any]) -> Iterator[tuple[str, str, str, bool | None]]:
-        """What options name, as option, kind, name, and whether the node has it; None if that is not known."""
+        """Yield what options name, as option, kind, name, and whether the node has it; None if that is not known."""
         named = {each: option for option, value in sorted(parameters.items()) for each in named_by({option: value})}
         told = {each for other in self.snapshot.nodes for each in other.has}
         unread = named.keys() - told

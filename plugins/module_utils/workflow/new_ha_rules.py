@@ -24,7 +24,7 @@ def with_new_rules(snapshot: Snapshot, jobs: Sequence[Job]) -> Snapshot:
     members.
     """
     made = {rule.name: rule for rule in snapshot.ha_rules}
-    for job, intent, new in _joining(jobs):
+    for job, intent, new in _jobs_with_new_rules(jobs):
         rule = made.get(intent.joins or "")
         if rule is None:
             rule = _rule(job, intent, new, snapshot)
@@ -41,7 +41,7 @@ def refusals(jobs: Sequence[Job], snapshot: Snapshot) -> Iterator[tuple[Job, Inv
     for rule in snapshot.ha_rules:
         if not rule.planned or rule.type != RESOURCES:
             continue
-        named = [job for job, intent, _new in _joining(jobs) if intent.joins == rule.name]
+        named = [job for job, intent, _new in _jobs_with_new_rules(jobs) if intent.joins == rule.name]
         members = [job for job in named if _will_join(job)]
         if len(members) < 2:
             others = ", ".join(job.entry.label for job in named if job not in members)
@@ -51,7 +51,7 @@ def refusals(jobs: Sequence[Job], snapshot: Snapshot) -> Iterator[tuple[Job, Inv
                 yield job, InvalidRequest(f"{job.entry.label}: {text}", option="ha")
 
 
-def _joining(jobs: Iterable[Job]) -> Iterator[tuple[Job, HAIntent, NewRule]]:
+def _jobs_with_new_rules(jobs: Iterable[Job]) -> Iterator[tuple[Job, HAIntent, NewRule]]:
     """Yield the jobs about VMs that make their rule if it does not exist, each with what its task says of the rule."""
     for job in jobs:
         intent = job.entry.request.ha

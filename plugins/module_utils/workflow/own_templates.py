@@ -38,7 +38,7 @@ def _has_source_among(job: Job, jobs: Collection[Job], cluster: ClusterState) ->
 
 
 def _claim(job: Job) -> Guest:
-    """What identifies the VM of a job, as far as that is known before its decision."""
+    """Return what identifies the VM of a job, as far as that is known before its decision."""
     request = job.entry.request
     return Guest(vmid=request.vmid or 0, name=request.name, node=request.node or "", pool=request.pool)
 

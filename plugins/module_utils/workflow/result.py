@@ -130,7 +130,7 @@ def vm_result(report: VMReport, in_full: int = NODES_IN_FULL, *, brief: bool = F
 
 
 def _remains(job: Job) -> dict[str, t.Any]:
-    """What remains after a failure, or was done before it, for the error in the module's result."""
+    """Return what remains after a failure, or was done before it, for the error in the module's result."""
     bound = job.bound
     if isinstance(bound, NotStarted):
         return {"created": {"vmid": bound.vmid, "node": bound.node}}

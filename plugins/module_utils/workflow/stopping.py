@@ -172,7 +172,7 @@ class Stop:
 
     @contextlib.contextmanager
     def threads(self, count: int) -> Iterator[ThreadPoolExecutor]:
-        """A pool whose threads end with the block. If the block raises, the run ends: waiting work is dropped."""
+        """Yield a pool whose threads end with the block. If the block raises, the run ends: waiting work is dropped."""
         pool = ThreadPoolExecutor(count, initializer=leave_signals_alone)
         try:
             yield pool

@@ -116,8 +116,8 @@ class Templates:
         return guest.vmid in self._own or (guest.vmid in self._finished and read_mark(config) is not None)
 
     def _identity(self, guest: Guest, config: Mapping[str, t.Any], snapshot: str | None) -> Identity | None:
-        """What the source shows of its creation. If its snapshot shows nothing, its present config may; None if it is
-        yet to be made.
+        """Return what the source shows of its creation. If its snapshot shows nothing, its present config may; None if
+        it is yet to be made.
         """
         if self._is_own(guest, config):
             return None
@@ -215,14 +215,14 @@ def _without_pool(guests: Sequence[Guest]) -> bool:
 
 def _check_alike(entry: Entry, clone: Clone, sources: Sequence[Guest], configs: Sequence[Mapping[str, t.Any]]) -> None:
     """Refuse templates of one name that are not copies of one another. Raises AmbiguousName."""
-    makings = [_making(config) for config in configs]
-    differing = sorted({key for made in makings for key, value in made.items() if value != makings[0].get(key)})
-    differing += sorted({key for key in makings[0] if any(key not in made for made in makings)} - {*differing})
+    traits = [_traits_to_match(config) for config in configs]
+    differing = sorted({key for made in traits for key, value in made.items() if value != traits[0].get(key)})
+    differing += sorted({key for key in traits[0] if any(key not in made for made in traits)} - {*differing})
     if differing:
         has = "; ".join(
             f"VM {guest.vmid} on {guest.node}{_pool_of(guest)} has {key} {made.get(key, 'not set')}"
             for key in differing[:_TOLD]
-            for guest, made in zip(sources, makings, strict=True)
+            for guest, made in zip(sources, traits, strict=True)
         )
         raise AmbiguousName(
             f"clone: {len(sources)} templates are named {clone.called} and are not copies of one another: {has}, for "
@@ -236,8 +236,8 @@ _SMALL = frozenset({"efidisk0", "tpmstate0"})
 """Drives whose size depends on the type of their storage."""
 
 
-def _making(config: Mapping[str, t.Any]) -> dict[str, str]:
-    """What a template is made of: what has to be the same in its copies. Each storage may round sizes up."""
+def _traits_to_match(config: Mapping[str, t.Any]) -> dict[str, str]:
+    """Return what a template is made of, which has to be the same in its copies. Each storage may round sizes up."""
     drives = drives_from(config)
     sized = {
         slot: size for slot, _storage, size in drives.volumes if slot not in drives.cloudinit and slot not in _SMALL
@@ -270,7 +270,7 @@ class _Inherited(t.TypedDict):
 
 
 def _inherit(entry: Entry, config: Mapping[str, t.Any]) -> _Inherited:
-    """What a clone needs of its node because of the options that it takes from its template."""
+    """Return what a clone needs of its node because of the options that it takes from its template."""
     traits = traits_of(config_with(config, entry.request.options))
     return {"bridges": traits["bridges"], "named": traits["named"]}
 

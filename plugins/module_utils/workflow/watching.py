@@ -96,7 +96,7 @@ class Reading:
         return self.access.with_facts(self.rows)
 
     @cached_property
-    def settled(self) -> Snapshot:
+    def settled_snapshot(self) -> Snapshot:
         """The same with the names, sizes and states that the nodes report now; see settle for the requests.
 
         Raises InvalidRequest, and what reading the cluster raises.
@@ -249,7 +249,7 @@ class Watch:
         except (TemplateNotFound, AmbiguousName):
             if (FAILED, kind) in self._known:
                 raise
-        return dict(check(reading.access, reading.settled))
+        return dict(check(reading.access, reading.settled_snapshot))
 
     def _too_small(self, shapes: Shapes, access: Access, snapshot: Snapshot) -> Iterator[tuple[EventKey, Event]]:
         """Reports that fewer VMs of the shape fit than required."""

@@ -20,7 +20,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.demand impo
     Grid,
     Usage,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.advice import filling, right_sizes
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.advice import filling_nodes, right_sizes
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, MIB, Guest
 
 GRID = Grid(0, 1800, 336)
@@ -59,7 +59,7 @@ def test_short_peaks__do_not_count_and_what_is_unknown_gives_no_advice() -> None
 def grown(value: Callable[[float], float]) -> list[tuple[str, str, int]]:
     curve = tuple(value(slot / 48) for slot in range(GRID.count))
     usage = Usage(GRID, {"pve1": {MEMORY: curve}}, {"pve1": {CPU: 8, MEMORY: 1.0}})
-    return [(each.node, each.resource, each.days) for each in filling(usage)]
+    return [(each.node, each.resource, each.days) for each in filling_nodes(usage)]
 
 
 def test_node_that_grows__is_full_in_so_many_days() -> None:

@@ -79,7 +79,7 @@ def accepts(wanted: DeviceClaim, claim: str, device: Device, matcher: Matcher) -
 
 
 def attributes_of(device: Device) -> dict[str, t.Any]:
-    """What a constraint sees of a device: its attributes, and what it is under fixed names."""
+    """Return what a constraint sees of a device: its attributes, and under fixed names what the device is."""
     fixed = {"driver": device.driver, "mapping": device.mapping, "node": device.node, "id": device.id}
     return {**device.attributes, **fixed, **({"mdev_type": device.mdev} if device.mdev else {})}
 

@@ -41,7 +41,7 @@ def find_devices(request: Request, node: NodeInfo, matcher: Matcher) -> Met | St
     """Give every claim of the request its devices on node, or say what is in the way. Raises InvalidRequest."""
     supply = Supply(node.devices)
     options = options_left(request)
-    search = _Search(supply, [alternatives(claim, supply, matcher) for claim in request.devices], options)
+    search = _OfferSearch(supply, [alternatives(claim, supply, matcher) for claim in request.devices], options)
     found = search.run()
     if found is None:
         return _unmet(request.devices, search)
@@ -62,7 +62,7 @@ def options_left(request: Request) -> dict[str, list[str]]:
 
 
 @dataclass(slots=True)
-class _Search:
+class _OfferSearch:
     """A walk through the claims in order, each taking its offers one after the other until all others can be met.
 
     Attributes:
@@ -132,7 +132,7 @@ class _Search:
                 yield alternative, offer
 
 
-def _unmet(claims: Sequence[DeviceClaim], search: _Search) -> Status:
+def _unmet(claims: Sequence[DeviceClaim], search: _OfferSearch) -> Status:
     """Explain by the first claim that cannot be met: on its own, or once those before it have their first offers."""
     if search.looked > MOST_OFFERS:
         return unschedulable(GAVE_UP, f"more than {MOST_OFFERS}")
@@ -156,7 +156,7 @@ def _enough(alternative: Alternative, supply: Supply) -> bool:
     return max(totals.values(), default=0) >= alternative.wanted.count
 
 
-def _detail(search: _Search, index: int) -> str:
+def _detail(search: _OfferSearch, index: int) -> str:
     found = search.claims[index]
     texts = [shortfall(alternative, search.supply) for alternative in found]
     if len(texts) == 1:

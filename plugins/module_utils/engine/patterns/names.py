@@ -97,7 +97,8 @@ _START = re.compile(r"([A-Za-z0-9_-]*)([*?{]?)")
 
 @functools.cache
 def literal_start(text: str) -> str:
-    """The literal text that every name begins with which the pattern matches, as far as it shows at once."""
+    """Return the text that begins every name which the pattern matches, as far as the pattern's beginning is literal.
+    """
     if "|" in text or "(?" in text:
         return ""
     start = _START.match(text)

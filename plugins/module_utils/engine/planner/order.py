@@ -75,7 +75,7 @@ def put_in_order(legs: Sequence[Leg], start: Sequence[tuple[float, float]], rela
             last_of[part.vmid] = leg.number
         concerned = any(map(relations.concern, leg.parts))
         for other in legs[: leg.number] if concerned else ruled:
-            if any(relations.related(one, two) for one in leg.parts for two in other.parts):
+            if any(relations.are_related(one, two) for one in leg.parts for two in other.parts):
                 leg.after.add(other.number)
         if concerned:
             ruled.append(leg)
@@ -148,7 +148,7 @@ class Relations:
         own = request.affinity or request.topology_spread or request.ha is not None
         return bool(own) or any(part.vmid in vmids for vmids in self.rules)
 
-    def related(self, one: Part, other: Part) -> bool:
+    def are_related(self, one: Part, other: Part) -> bool:
         if any(one.vmid in vmids and other.vmid in vmids for vmids in self.rules):
             return True
         if _joins(one.request) and _joins(one.request) == _joins(other.request):

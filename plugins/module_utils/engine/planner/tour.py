@@ -60,10 +60,10 @@ def plan_tour(
     The arguments are those of make_plan. Raises InvalidRequest and PluginFailed.
     """
     start = _Moment(state.snapshot, mobility)
-    tour = _TourPlanner(profiles, goals, bounds, default_profile, now).tour(start)
+    tour = _TourSearch(profiles, goals, bounds, default_profile, now).tour(start)
     if tour.steps or goals.parallel == 1:
         return tour
-    return _TourPlanner(profiles, replace(goals, parallel=1), bounds, default_profile, now).tour(start)
+    return _TourSearch(profiles, replace(goals, parallel=1), bounds, default_profile, now).tour(start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def _refill(snapshot: Snapshot, copied: Mapping[tuple[str, str], int]) -> tuple[
     return tuple(map(changed, snapshot.storages)) if copied else snapshot.storages
 
 
-class _TourPlanner:
+class _TourSearch:
     """Searches for one tour."""
 
     def __init__(
@@ -307,7 +307,7 @@ class _TourPlanner:
         return plan
 
     def _find_stranded(self, moment: _Moment, names: Collection[str]) -> str:
-        """What the other nodes could not take over if one of them failed while these are away."""
+        """Return which guest would have no node if another node failed while these are away; empty if there is none."""
         state = ClusterState(moment.without(names))
         policy = self._profiles[self._default].policy
         limits = Limits(

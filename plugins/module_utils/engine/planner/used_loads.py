@@ -164,7 +164,7 @@ class UsedLoads:
         return self._peak(source, self._change_curves(self.curves[source], here, -1)).load if here else None
 
     def relief(self, item: Item, source: int, target: int, left: float) -> Relief:
-        """What a move changes, after which the source has the load left."""
+        """Return the loads of both nodes before and after a move. left is the load of the source after it."""
         there = self._share(item, target, of=source)
         after = self._peak(target, self._change_curves(self.curves[target], there, 1))
         return Relief(item, source, target, self.of(source), left, self.of(target).load, after.load)
@@ -204,7 +204,7 @@ class UsedLoads:
         }
 
     def _share(self, item: Item, node: int, *, of: int | None = None) -> dict[str, Curve]:
-        """What an item adds to a node, by resource; if it is elsewhere, what it adds there counts (of)."""
+        """Return what an item adds to a node, by resource. of is the node that the item is on, if that is another."""
         key = (item.index, node if of is None else -1 - node)
         if key not in self._parts:
             parts = [self._usage.guests.get(part.vmid, {}) for part in item.parts]

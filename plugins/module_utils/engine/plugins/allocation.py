@@ -139,7 +139,7 @@ class LeastAllocated(AllocationScore):
 
 
 def free_part(used: float) -> float:
-    """What is left of a resource, 0..1."""
+    """Return the fraction of a resource that is left, 0..1."""
     return 1.0 - used if used < 1.0 else 0.0
 
 

@@ -58,7 +58,8 @@ class DeviceClaims(FindsDevices, FilterPlugin, ReservePlugin):
 
 
 def _hopeful(refused: Status, node: NodeInfo) -> Status:
-    """What a node that is offline has is known when it is back."""
+    """Return the refusal; as one that may change if the node is offline, as its devices are known only when it is back.
+    """
     return refused if node.node.online else refused._replace(code=Code.UNSCHEDULABLE)
 
 

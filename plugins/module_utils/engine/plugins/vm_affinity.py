@@ -73,7 +73,7 @@ class VMAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin):
         affinity = state[self.name] = Affinity(
             attracting=[_count_term(term, cluster) for term in required if term.together],
             repelling=[_count_term(term, cluster) for term in required if not term.together],
-            repelled=[_having(term, cluster) for term in against],
+            repelled=[_count_holders(term, cluster) for term in against],
             preferred=[_count_term(term, cluster) for term in request.affinity if not term.required],
             first_of_group=is_first_of_group(request),
         )
@@ -131,7 +131,7 @@ def _count_term(term: AffinityTerm, cluster: ClusterState) -> CountedTerm:
     return _count_by_domain(term, cluster.select(term.selector), cluster)
 
 
-def _having(term: AffinityTerm, cluster: ClusterState) -> CountedTerm:
+def _count_holders(term: AffinityTerm, cluster: ClusterState) -> CountedTerm:
     return _count_by_domain(term, cluster.repelling.get(term, {}), cluster)
 
 

@@ -62,7 +62,7 @@ def nearest(request: Request, refusals: Refusals) -> dict[str, t.Any] | None:
         return others, sum(amount / asked.get(what, 1.0) for what, amount in missing.items()), node
 
     best = min(refusals, key=distance)
-    return {"node": best, "missing": missing_on(refusals[best]), "also": _refusing(refusals[best])}
+    return {"node": best, "missing": missing_on(refusals[best]), "also": _refusing_rules(refusals[best])}
 
 
 def _amount(request: Request, resource: str) -> float:
@@ -72,6 +72,6 @@ def _amount(request: Request, resource: str) -> float:
     return max(asked.get(resource, 1.0), 1.0)
 
 
-def _refusing(by_plugin: Mapping[str, Status]) -> list[str]:
+def _refusing_rules(by_plugin: Mapping[str, Status]) -> list[str]:
     """Return the rules that refuse a node for something else than a shortage."""
     return sorted(plugin for plugin, status in by_plugin.items() if not status.shortages)

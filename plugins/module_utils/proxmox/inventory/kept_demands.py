@@ -94,7 +94,7 @@ NOTHING_KEPT = KeptDemands(None, "")
 
 
 def _demands_of(entry: Mapping[str, t.Any], guest: Guest, grid: Grid) -> Demands | None:
-    """What an entry says of a guest; None if it is about another one, too old or damaged."""
+    """Return what an entry says of a guest; None if it is about another guest, too old or damaged."""
     age, curves = _age(entry, grid), entry.get("curves")
     if age is None or entry.get("name") != guest.name or not isinstance(curves, dict):
         return None

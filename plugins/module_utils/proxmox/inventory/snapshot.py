@@ -218,14 +218,14 @@ def _with_space(reader: Reader, storages: Sequence[Storage], doubtful: list[Stor
     asked = {shared.get(each.name, each.node) for each in doubtful}
     lists = in_parallel(lambda node: _available(reader, node), sorted(asked))
 
-    def corrected(storage: Storage) -> Storage:
+    def correct(storage: Storage) -> Storage:
         available = lists.get(shared.get(storage.name, storage.node), {}).get(storage.name)
         if available is None or available >= storage.total - storage.used:
             return storage
         return replace(storage, used=storage.total - available)
 
     names = {(each.node, each.name) for each in doubtful}
-    return tuple(corrected(each) if (each.node, each.name) in names else each for each in storages)
+    return tuple(correct(each) if (each.node, each.name) in names else each for each in storages)
 
 
 def _available(reader: Reader, node: str) -> dict[str, int]:

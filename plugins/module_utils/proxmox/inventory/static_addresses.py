@@ -55,8 +55,8 @@ def read_static_addresses(reader: Reader, guests: Iterable[Guest]) -> StaticAddr
 
 
 def _read_configs(reader: Reader, guest: Guest) -> Sequence[Mapping[str, t.Any]] | None:
-    """Return the config of a guest, and that with which it runs if it differs; none if the guest no longer exists, None
-    if it cannot be read.
+    """Return the config of a guest, and the one with which it runs if that differs; an empty sequence if the guest no
+    longer exists, None if it cannot be read.
 
     Proxmox VE puts C(ipconfigN) into the config of a running VM at once, and never shows the former value. A card of a
     running container keeps its value until the container has taken the new one, which is pending meanwhile.

@@ -151,7 +151,7 @@ class Statistics:
         for node in nodes:
             given = self.stated.nodes.get(node.name)
             if given:
-                found[node.name] = _stretched(given, node.cores, grid)
+                found[node.name] = _stretch(given, node.cores, grid)
             else:
                 unread.append(node.name)
         return {**found, **read_node_curves(self.reader, unread, timeframe, grid, least)}
@@ -167,14 +167,14 @@ class Statistics:
         for guest in wanted:
             given = self.stated.of_guest(guest.vmid, guest.name if names[guest.name] == 1 else None)
             if given:
-                curves = _stretched(given, guest.cores, grid)
+                curves = _stretch(given, guest.cores, grid)
                 found[guest.vmid] = {resource: Demand(STATED, curve) for resource, curve in curves.items()}
         unread = [guest for guest in wanted if guest.vmid not in found]
         return {**found, **read_demands(self.reader, unread, timeframe, grid, self.kept())} if unread else found
 
 
-def _stretched(given: Curves, cores: float, grid: Grid) -> dict[str, Curve]:
-    """What is stated, on a grid, in cores where it is CPU."""
+def _stretch(given: Curves, cores: float, grid: Grid) -> dict[str, Curve]:
+    """Return the stated curves on a grid. CPU is stated as a fraction of the cores and returned in cores."""
     return {
         resource: tuple(
             None if value is None else value * (cores if resource == CPU else 1) for value in grid.stretch(values)
@@ -229,13 +229,13 @@ def _with_usual(guest: Guest, demands: Mapping[str, Demand]) -> Guest:
 
 
 def _with_size(guest: Guest) -> Guest:
-    """A guest of whose use nothing is known counts with its size."""
+    """Return the guest with its size as its demand, where nothing is known of its use."""
     return replace(guest, demand={resource: demand_of(guest, resource) for resource in (CPU, MEMORY)})
 
 
 def _rest(curves: Mapping[str, Curve], guests: Iterable[Guest], grid: Grid) -> dict[str, Demand]:
-    """What a node uses besides these guests. The last hour counts if it is more than usual: the day does not show
-    guests that have come since.
+    """Return what a node uses besides these guests. The last hour counts if it is more than usual: the day does not
+    show guests that have come since.
     """
     found = dict[str, Demand]()
     for resource in (CPU, MEMORY):
@@ -283,7 +283,9 @@ def _cores(row: Row) -> float | None:
 
 
 def _node_memory(row: Row) -> float | None:
-    """What cannot be given up at once: without the cache of files, and without that of ZFS where Proxmox reports it."""
+    """Return the memory that cannot be given up at once: without the cache of files, and without that of ZFS where
+    Proxmox reports it.
+    """
     total, available = row.get("memtotal"), row.get("memavailable")
     used = row.get("memused")
     if total is not None and available is not None:
@@ -295,7 +297,9 @@ def _node_memory(row: Row) -> float | None:
 
 
 def _guest_memory(row: Row) -> float | None:
-    """What it takes on the host, else what is used within it. Zero while it runs means that nobody could tell."""
+    """Return the memory that a guest takes on the host; where that is not reported, what is used within it. Zero while
+    it runs means that nobody could tell.
+    """
     return row.get("memhost") or row.get("mem") or None
 
 

@@ -39,7 +39,7 @@ class HAMoves:
             TaskFailed: the manager did not begin the move, or it failed; C(log) in the details is the migration's.
             TaskTimeout: the move still runs after the time limit of a task.
         """
-        watch = _Watch(self._session, move, self._poller.clock)
+        watch = _MoveWatch(self._session, move, self._poller.clock)
         outcome = self._poller.until(watch.look, self._tasks.timeout)
         if outcome == "ignored":
             again()
@@ -64,7 +64,7 @@ class HAMoves:
         return TaskFailed(text, upid=upid, node=move.source, log=list(log))
 
 
-class _Watch:
+class _MoveWatch:
     """One move by the HA manager, and what the looks at the cluster have shown of it so far."""
 
     def __init__(self, session: Session, move: Move, clock: Callable[[], float]) -> None:

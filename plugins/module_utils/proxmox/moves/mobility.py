@@ -60,7 +60,7 @@ def read_mobility(
                 mobility = container_mobility(guest, check, config, surroundings, permitted)
             else:
                 check = contents.with_sizes(guest, check)
-                linked = contents.linked(guest, check) if guest.template else frozenset()
+                linked = contents.cloned_volumes(guest, check) if guest.template else frozenset()
                 mobility = vm_mobility(guest, check, config, surroundings, permitted, linked)
             return replace(mobility, identity=identity_of(config, guest.node, guest.kind))
         except Locked as locked:
@@ -139,7 +139,7 @@ class _Contents:
             row["size"] = sizes.get(str(row["volid"]), 0)
         return {**check, "local_disks": rows}
 
-    def linked(self, guest: Guest, check: Answer) -> frozenset[str]:
+    def cloned_volumes(self, guest: Guest, check: Answer) -> frozenset[str]:
         """Return the local volumes of a template from which volumes of other guests are cloned."""
         volumes = {str(row["volid"]) for row in check.get("local_disks") or () if row.get("volid")}
         rows = self._rows(guest, set(map(storage_of, volumes)), content="images")

@@ -68,11 +68,11 @@ def read_record(session: Session) -> TourRecord | None:
 def record_of(data: Mapping[str, t.Any]) -> TourRecord:
     """Return the record that a comment holds, without what no record has."""
 
-    def listed(key: str) -> list[t.Any]:
+    def read_list(key: str) -> list[t.Any]:
         value = data.get(key)
         return value if isinstance(value, list) else []
 
-    def mapped(value: t.Any) -> Mapping[str, t.Any]:
+    def read_mapping(value: t.Any) -> Mapping[str, t.Any]:
         return value if isinstance(value, dict) else {}
 
     def is_node(name: t.Any) -> bool:
@@ -81,25 +81,25 @@ def record_of(data: Mapping[str, t.Any]) -> TourRecord:
     off = {
         name: {
             int(vmid): mark
-            for vmid, mark in mapped(guests).items()
+            for vmid, mark in read_mapping(guests).items()
             if re.fullmatch(r"\d{1,9}", vmid) and isinstance(mark, str) and re.fullmatch(FINGERPRINT, mark)
         }
-        for name, guests in mapped(data.get("off")).items()
+        for name, guests in read_mapping(data.get("off")).items()
         if is_node(name)
     }
     return TourRecord(
-        begun=tuple(name for name in listed("begun") if is_node(name)),
+        begun=tuple(name for name in read_list("begun") if is_node(name)),
         done={
             name: when
-            for name, when in mapped(data.get("done")).items()
+            for name, when in read_mapping(data.get("done")).items()
             if is_node(name) and isinstance(when, int) and not isinstance(when, bool)
         },
-        settings=frozenset(name for name in listed("set") if name in (NOOUT, BALANCE)),
+        settings=frozenset(name for name in read_list("set") if name in (NOOUT, BALANCE)),
         off={name: guests for name, guests in off.items() if guests},
-        in_maintenance=frozenset(name for name in listed("ha_maintenance") if is_node(name)),
+        in_maintenance=frozenset(name for name in read_list("ha_maintenance") if is_node(name)),
         agents={
             name: frozenset(vmid for vmid in vmids if isinstance(vmid, int) and not isinstance(vmid, bool))
-            for name, vmids in mapped(data.get("agents")).items()
+            for name, vmids in read_mapping(data.get("agents")).items()
             if is_node(name) and isinstance(vmids, list)
         },
     )

@@ -117,7 +117,7 @@ def traits_of(options: Mapping[str, t.Any]) -> Traits:
 
 
 def named_by(options: Mapping[str, t.Any]) -> Iterator[tuple[str, str]]:
-    """What options name that only some nodes may have, as (kind, name)."""
+    """Yield what options name that only some nodes may have, as (kind, name)."""
     for key, value in options.items():
         family, text = key.rstrip("0123456789"), str(value)
         if family == "virtiofs" and text:

@@ -223,6 +223,6 @@ def _member(site: Site, placement: Placement, new: Collection[Job], requests: Ma
 
 
 def _findings(seen: Seen) -> list[Finding]:
-    """What one cluster shows about each VM, in the order of the entries."""
+    """Return what one cluster shows about each VM, in the order of the entries."""
     names = {guest.name for guest in seen.counted.snapshot.guests}
     return [Finding(job, match, job.entry.request.name in names) for job, match in seen.matches.items()]

@@ -88,7 +88,7 @@ def is_allowed_storage(scheduler: Scheduler, request: Request, node: str, slot: 
 
 
 def growth_of(plan: ExistingPlan) -> Growth | None:
-    """What a plan takes of its node in addition; None if nothing."""
+    """Return what a plan takes of its node in addition; None if nothing."""
     starts = bool({"start", "reboot", "restart"} & set(plan.actions))
     (cores, memory), (cores_after, memory_after) = sizes_of(plan.config), sizes_of(plan.config_after)
     disks = _new_space(plan)
@@ -126,7 +126,7 @@ def _check(scheduler: Scheduler, plan: ExistingPlan, now: float) -> None:
             plan.cautions.extend(_broken_rules(scheduler, plan, now))
         if growth is not None:
             _fit(scheduler, plan, growth, now)
-            after = _grown(guest, plan, growth)
+            after = _guest_with_growth(guest, plan, growth)
     finally:
         scheduler.cluster.restore(after)
 
@@ -239,7 +239,7 @@ def _new_space(plan: ExistingPlan) -> tuple[Disk, ...]:
     return tuple(made)
 
 
-def _grown(guest: Guest, plan: ExistingPlan, growth: Growth) -> Guest:
+def _guest_with_growth(guest: Guest, plan: ExistingPlan, growth: Growth) -> Guest:
     """Return the guest as it counts for the following VMs."""
     space = dict(guest.storage_pending)
     for disk in growth.request.disks:

@@ -111,12 +111,12 @@ class ExistingPlan:
         drift: dict[str, Mapping[str, t.Any]] = {**self.changes.changes}
         if self.ha is not None:
             drift[HA] = {"old": self.ha.old, "new": self.ha.new}
-        if self.misplaced:
+        if self.is_misplaced:
             drift["node"] = {"old": self.guest.node, "new": self.entry.request.node}
         return drift
 
     @property
-    def misplaced(self) -> bool:
+    def is_misplaced(self) -> bool:
         """Whether the VM is not on the requested node. That is reported but not changed."""
         return self.entry.request.node not in (None, self.guest.node)
 
@@ -230,7 +230,7 @@ class ExistingPlan:
             told.extend(self._drift_warnings())
         if self.entry.state == "started" and self.status not in ("running", PAUSED, *OFF):
             told.append(f"{label} runs, but its CPU is stopped ({self.status}): it is not resumed")
-        if self.misplaced and not gone:
+        if self.is_misplaced and not gone:
             told.append(
                 f"{label} is on {self.guest.node}, requested on {self.entry.request.node}: it is not moved; "
                 f"migrate it with Proxmox VE, or request node {self.guest.node}"
@@ -246,7 +246,7 @@ class ExistingPlan:
         return told
 
     def _drift_warnings(self) -> list[str]:
-        """What has drifted and could be updated, and what could not, and why."""
+        """Return warnings about what has drifted and could be updated, and about what could not, and why."""
         unappliable = self.unappliable
         told = {key: _describe(key, change) for key, change in sorted(self.drift.items()) if key != "node"}
         changeable = [text for key, text in told.items() if key not in unappliable]

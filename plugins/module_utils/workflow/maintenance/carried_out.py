@@ -17,7 +17,7 @@ from dataclasses import replace
 from ...engine.texts import join_words
 from ...errors import CollectionError, GoalsNotReached, Interrupted, TaskTimeout
 from ...foreign_text import visible
-from ...proxmox.agents import answering, has_agent, silent
+from ...proxmox.agents import find_answering, find_silent, has_agent
 from ...proxmox.api.failures import UNREADABLE
 from ...proxmox.api.reader import in_parallel
 from ...proxmox.api.session import Session
@@ -125,7 +125,7 @@ class Keeper:
             record = replace(record, in_maintenance=record.in_maintenance | ours)
         if self._options.agents:
             there = (guest for guest in read_guests(self._session, node) if guest.running and has_agent(guest.config))
-            found = answering(self._session, {guest.vmid: node for guest in there if guest.kind == "qemu"})
+            found = find_answering(self._session, {guest.vmid: node for guest in there if guest.kind == "qemu"})
             vmids = record.agents.get(node, frozenset()) | found
             record = replace(record, agents={**record.agents, node: vmids})
         balances = balances_by_itself(self._session)
@@ -185,9 +185,9 @@ class Keeper:
             vmids |= record.agents.get(node, frozenset())
             record = record.with_done(node, time.time())
         self._write(record)
-        if not vmids or self._poller.until(lambda: None if silent(self._session, vmids) else True, self._timeout):
+        if not vmids or self._poller.until(lambda: None if find_silent(self._session, vmids) else True, self._timeout):
             return
-        left = silent(self._session, vmids).items()
+        left = find_silent(self._session, vmids).items()
         names = join_words([f"{visible(name) or 'guest'} ({vmid})" for vmid, name in left])
         raise GoalsNotReached(
             f"guest agents do not answer that answered before the maintenance of {join_words(list(nodes))}: {names};"

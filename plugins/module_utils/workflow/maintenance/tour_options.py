@@ -100,7 +100,7 @@ class TourOptions:
         )
 
     def choices_for(self, guests: Iterable[Guest]) -> tuple[dict[int, str], dict[int, str]]:
-        """What becomes of each of these guests that is not moved, and of each that is not moved if it cannot be."""
+        """Return by VMID what becomes of guests that are not moved, and what becomes of those that cannot be moved."""
         stays: dict[int, str] = {}
         if_stuck: dict[int, str] = {}
         for guest in guests:

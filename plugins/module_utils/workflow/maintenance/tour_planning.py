@@ -243,7 +243,7 @@ def _needs_of(step: TourStep, survey: Survey) -> Iterator[str]:
 
 
 def _premises(tour: Tour, snapshot: Snapshot, identities: Mapping[int, Identity]) -> Premises:
-    """What the tour assumes of the guests that it moves or shuts down."""
+    """Return what the tour assumes of the guests that it moves or shuts down."""
     due = {vmid for step in tour.steps for move in _moves_of(step) for vmid in move.vmids}
     guests = {
         guest.vmid: GuestPremise.of(guest, identities[guest.vmid])

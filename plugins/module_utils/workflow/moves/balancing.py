@@ -54,7 +54,9 @@ def balance_spec() -> Spec:
 
 
 def settings_of(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """What is given, within balance or beside it. Raises InvalidRequest for what is given twice."""
+    """Return the settings that the task sets, whether in balance or at the top level. Raises InvalidRequest if one is
+    set in both.
+    """
     within = {key: value for key, value in (params.get("balance") or {}).items() if value is not None}
     beside = {key: params[key] for key in EITHER if params.get(key) is not None}
     twice = sorted(within.keys() & beside.keys())
@@ -64,7 +66,7 @@ def settings_of(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def balance_of(params: Mapping[str, t.Any]) -> Balance:
-    """How nodes are balanced. Raises InvalidRequest."""
+    """Return how nodes are balanced. Raises InvalidRequest."""
     within = params.get("balance") or {}
     given = settings_of(params)
     by = given.get("by", ALLOCATED)
@@ -88,7 +90,7 @@ def balance_of(params: Mapping[str, t.Any]) -> Balance:
 
 
 def usage_of(plan: Plan, wanted: Balance | None) -> dict[str, t.Any]:
-    """What nodes use, for the result of a task."""
+    """Return what nodes use, for the result of a task."""
     if wanted is None or wanted.by == ALLOCATED:
         return {}
     nodes = {

@@ -89,7 +89,7 @@ class MoveOptions:
 
 
 def room_options(params: Mapping[str, t.Any]) -> MoveOptions:
-    """What C(make_room) says. Raises InvalidRequest."""
+    """Return the options in C(make_room). Raises InvalidRequest."""
     of_task = {name: params[name] for name in ("tag_rules", "search_time")}
     return MoveOptions.of({**params["make_room"], **of_task, "on_failure": REPLAN}, "make_room.")
 

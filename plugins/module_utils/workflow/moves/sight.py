@@ -119,7 +119,7 @@ def coming_to(nodes: Collection[str], state: ClusterState, reservations: Iterabl
 
 
 def at_work(access: Access) -> dict[int, str]:
-    """What busy_guests returns for the cluster as it is now. Two requests."""
+    """Return what busy_guests returns for the cluster as it is now. Two requests."""
     reservations = access.ledger.reservations(access.identity())
     counted = count_reservations(access.glance(), reservations, is_another=access.is_another)
     return busy_guests(counted, migrating(access.reader))

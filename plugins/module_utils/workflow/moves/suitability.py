@@ -109,7 +109,7 @@ class Suitability:
         due = [node.name for node in snapshot.nodes if node.online and node.name not in self._machines]
         self._machines |= in_parallel(functools.partial(read_newest_machine, self.reader), due)
 
-        def checked(each: Mobility) -> Mobility:
+        def exclude_older(each: Mobility) -> Mobility:
             wanted = each.demands.machine
             older = {node: newest for node, newest in self._machines.items() if wanted and newest and newest < wanted}
             if wanted is None or not older:
@@ -117,7 +117,7 @@ class Suitability:
             why = f"had a QEMU without machine version {wanted[0]}.{wanted[1]}"
             return replace(each, not_to={**dict.fromkeys(older, why), **each.not_to})
 
-        return {vmid: checked(each) for vmid, each in known.items()}
+        return {vmid: exclude_older(each) for vmid, each in known.items()}
 
     def _with_cpu_types(self, snapshot: Snapshot, found: Mapping[int, Demands]) -> Snapshot:
         """Read the CPU types that nodes support, if guests that may move need one."""

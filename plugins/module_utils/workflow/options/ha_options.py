@@ -32,7 +32,7 @@ HA: Spec = {
 
 
 def read_ha(body: Fields) -> HAIntent:
-    """What C(ha) says. Raises InvalidRequest."""
+    """Return what C(ha) requests. Raises InvalidRequest."""
     rule, group = body.text("rule"), body.text("group")
     if rule is not None and group is not None:
         raise InvalidRequest(f"{body.where}: has both rule {rule!r} and group {group!r}, expected one of them")
@@ -48,7 +48,9 @@ def read_ha(body: Fields) -> HAIntent:
 
 
 def _new_rule(body: Fields, *, of_group: bool) -> NewRule:
-    """What C(ha.create) says. If it is empty, a rule that keeps VMs apart; with nodes, one that binds them to these."""
+    """Return the rule that C(ha.create) describes. If it is empty, the rule keeps VMs apart; with nodes, it binds them
+    to these.
+    """
     nodes = _nodes_with_priorities(body)
     kind = body.choice("type", (NODES, RESOURCES), NODES if nodes or of_group else RESOURCES)
     about_nodes = kind == NODES

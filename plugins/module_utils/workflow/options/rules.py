@@ -141,7 +141,7 @@ def parse_rules(
 
 
 def _demand(body: Fields) -> dict[str, Demand]:
-    """What the user states that a VM will use."""
+    """Return what the user states that a VM will use."""
     found = {}
     for key, unit in ((CPU, 1), (MEMORY, MIB)):
         if key in body:

@@ -86,7 +86,7 @@ class Backup:
 
 
 def clone_of(body: Mapping[str, t.Any]) -> Clone:
-    """What C(clone) says. Raises InvalidRequest."""
+    """Return what C(clone) requests. Raises InvalidRequest."""
     given, *others = (body["clone"] or [""]) if isinstance(body["clone"], list) else [body["clone"]]
     name, vmid, pool, node = _source_of(given)
     further = [_source_of(other) for other in others if not isinstance(other, Mapping)]
@@ -148,7 +148,8 @@ def _source_of(given: t.Any) -> tuple[str, int | None, str | None, str | None]:
 
 
 def backup_of(where: str, body: Mapping[str, t.Any]) -> Backup:
-    """What C(archive) says; where is the prefix of option names in messages. Raises InvalidRequest."""
+    """Return the backup that C(archive) names; where is the prefix of option names in messages. Raises InvalidRequest.
+    """
     archive = body["archive"]
     if body.get("clone") is not None:
         raise InvalidRequest(f"{where}archive: {archive!r} contradicts clone: {body['clone']!r}; set one of them")
