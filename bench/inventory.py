@@ -33,8 +33,9 @@ def measure(quick: bool) -> Section:
         ["read", "requests", "peer", "ratio", "seconds", "peer", "ratio"],
         notes=[
             f"The peer is the inventory plugin {PEER}. Seconds are those of ansible-inventory, the median of {rounds}.",
-            "Configurations: configs and addresses of ours, want_facts of the peer. No agent is enabled.",
-            "A cluster with tasks in its list, as all but new ones have, gets one request less of ours.",
+            "Configurations are read with our options configs and addresses, and with want_facts of the peer. No agent "
+            "is enabled.",
+            "Our plugin sends one request less if the cluster's task list is not empty, as on all but new clusters.",
         ],
     )
     rows: dict[str, tuple[Source, Source]] = {

@@ -123,7 +123,7 @@ def _decisions(times: int) -> Table:
     table = Table(
         f"One decision on {NODES} nodes with 10 guests and {GPUS_PER_NODE} GPUs each, milliseconds (median)",
         ["", "count the snapshot", "first VM", "next VM of its kind"],
-        notes=["The first VM has every node looked at, the next only what has changed."],
+        notes=["The first VM is compared with every node, the next only with what has changed."],
     )
     plain = snapshot(NODES)
     data = replace(plain, devices=tuple(_gpus(plain)))

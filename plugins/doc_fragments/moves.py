@@ -82,19 +82,19 @@ options:
     type: dict
     suboptions:
       cluster:
-        description: In the whole cluster.
+        description: Maximum number of moves in the whole cluster.
         type: int
         default: 4
       per_node_in:
-        description: To the same node.
+        description: Maximum number of moves to the same node.
         type: int
         default: 2
       per_node_out:
-        description: From the same node.
+        description: Maximum number of moves from the same node.
         type: int
         default: 2
       per_link:
-        description: Between any two nodes, both directions counted together.
+        description: Maximum number of moves between any two nodes, both directions counted together.
         type: int
         default: 2
   bwlimit:

@@ -26,7 +26,8 @@ def tour_table(result: Mapping[str, t.Any], width: int | None = None, options_in
     """
     tour = result.get("tour", result) if isinstance(result, Mapping) else None
     if not isinstance(tour, Mapping) or "steps" not in tour:
-        raise AnsibleFilterError("expected a tour, or the result of maintenance_tour")
+        kind = type(result).__name__
+        raise AnsibleFilterError(f"expected a tour or the result of maintenance_tour, got {kind} without steps")
     names: Mapping[str, str] = result.get("names") or {}
     width, refused = width_for(width), result.get("refused") or ()
     moves = sum(count_guests(step[key]) for step in tour["steps"] for key in ("moves", "back"))

@@ -58,7 +58,7 @@ options:
       - Jinja expressions. Only hosts for which all of them are true are added.
       - Details are read only for guests that pass, except for filters that mention C(proxmox_config),
         C(proxmox_addresses) or C(ansible_host). Those are evaluated after the details were read.
-      - A host for which an expression fails is left out, or an error with O(strict).
+      - A host for which an expression fails is left out. With O(strict), the plugin fails.
     type: list
     elements: str
     default: []

@@ -18,12 +18,12 @@ author:
   - the qemu_scheduler.proxmox authors (@qemu-scheduler)
 options:
   name:
-    description: The flag.
+    description: The flag of the Ceph cluster.
     type: str
     required: true
     choices: [nobackfill, nodeep-scrub, nodown, noin, noout, norebalance, norecover, noscrub, notieragent, noup, pause]
   state:
-    description: Whether the flag is set or cleared.
+    description: Whether the flag is set (V(present)) or cleared (V(absent)).
     type: str
     choices: [present, absent]
     default: present

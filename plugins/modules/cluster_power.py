@@ -22,13 +22,13 @@ author:
 options:
   state:
     description:
-      - V(off) refuses with all reasons if the cluster could not be started as it was. Otherwise, it disarms HA, shuts
-        the guests down, sets flags of Ceph that keep its data in place, and shuts the nodes down. The node that answers
-        is the last one.
+      - V(off) fails, with all reasons, if the cluster could not be started again as it was. Otherwise, it disarms HA,
+        shuts down the guests, sets the flags of Ceph that keep its data in place, and shuts down the nodes. The node
+        that answers is the last one.
       - V(on) waits until a node answers, wakes the others, waits until all of them are healthy, removes the flags,
         starts the guests, and arms HA again. Without a record, nothing is changed.
-      - HA is disarmed only where the release has C(disarm-ha). On others, HA resources are requested to be stopped, and
-        to be started again.
+      - HA is disarmed only on releases of Proxmox VE that have C(disarm-ha). On others, the HA manager is asked to stop
+        its resources, and later to start them again.
     type: str
     choices: ["off", "on"]
     required: true
@@ -42,7 +42,7 @@ options:
   accept:
     description:
       - Names of known problems that are no reason to refuse, as C(name) in RV(refused) has them, such as V(offline),
-        V(lock) or V(ceph:POOL_NEARFULL). With O(state=on), names of problems of nodes that do not count, as in
+        V(lock) or V(ceph:POOL_NEARFULL). With O(state=on), names of problems of nodes to ignore, as in
         M(qemu_scheduler.proxmox.node_health_info).
     type: list
     elements: str
@@ -53,12 +53,12 @@ options:
     default: 8
   wait:
     description:
-      - Seconds within which nodes must be off, or answer and be healthy again. While HA is armed, nodes are not awaited
-        when they go off.
+      - Seconds within which nodes must be off, or answer and be healthy again. While HA is armed, the module does not
+        wait until nodes are off.
     type: int
     default: 900
   timeout:
-    description: Seconds that a guest may take to start, and HA to be disarmed or armed.
+    description: Maximum time for a guest to start, and for HA to be disarmed or armed, in seconds.
     type: int
     default: 600
   allow_hidden:

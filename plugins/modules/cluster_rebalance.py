@@ -23,8 +23,8 @@ options:
     description:
       - V(repair) moves guests that break a rule (HA rules, O(rules), rules in tags) or a limit of their node.
       - V(balance) evens out the load of the nodes if it differs by more than O(threshold). The load of a node is the
-        fraction of its allocatable CPU or memory that is allocated, whichever is larger. O(balance) can make it that
-        which the nodes use.
+        fraction of its allocatable CPU or memory that is allocated, whichever is larger. O(balance) can base the load
+        on what the nodes use instead.
       - V(consolidate) empties as many nodes as possible. It cannot be combined with V(balance).
     type: list
     elements: str
@@ -48,9 +48,9 @@ options:
     type: int
   balance:
     description:
-      - How nodes are balanced. Giving it adds V(balance) to O(goals).
-      - The load of a node is what O(balance.by) says. Whatever it is, no node gets more guests than the limits of what
-        may be allocated permit.
+      - How nodes are balanced. Setting this option adds V(balance) to O(goals).
+      - O(balance.by) sets what the load of a node is. In any case, no node gets more guests than its limits of
+        allocation permit.
     type: dict
     suboptions:
       by:
@@ -70,33 +70,33 @@ options:
         choices: [allocated, used, pressure]
         default: allocated
       threshold:
-        description: As O(threshold). Defaults to V(0.1) for V(used).
+        description: The same as O(threshold). Only one of the two may be set. Defaults to V(0.1) for V(used).
         type: float
       margin:
         description:
-          - As O(margin). Defaults to V(0.05) for V(used) and V(pressure). A live move that takes ten minutes, by the
-            size of the guest or as its last move within the window did, has to gain twice as much, and a move with
-            downtime, or back to a node that the guest left within the window, three times as much. For a node with a
-            load above 80 %, a third of O(balance.threshold) and O(balance.margin) is enough.
+          - The same as O(margin). Defaults to V(0.05) for V(used) and V(pressure). A live move that takes ten minutes,
+            by the size of the guest or as its last move within the window did, has to gain twice as much, and a move
+            with downtime, or back to a node that the guest left within the window, three times as much. For a node with
+            a load above 80 %, a third of O(balance.threshold) and O(balance.margin) is enough.
         type: float
       cooldown:
-        description: As O(cooldown).
+        description: The same as O(cooldown).
         type: int
       percentile:
         description:
-          - Which percentile of the window is the load of a node. V(95) is the load that was exceeded during 5 % of the
-            window. Defaults to V(95).
+          - The percentile of the values in the window that counts as the load of a node. With V(95), it is the value
+            that was exceeded during 5 % of the window. Defaults to V(95).
         type: float
       window:
         description:
-          - How many seconds of the past count, at most a week. Defaults to V(86400). Up to one hour, the
-            statistics have a value for each minute; for longer windows, for each half hour, or for each three hours if
-            the window is longer than a day and the cluster runs Proxmox VE 8.
+          - Length of the window of past statistics, in seconds, at most a week. Defaults to V(86400). Up to one hour,
+            the statistics have a value for each minute; for longer windows, for each half hour, or for each three hours
+            if the window is longer than a day and the cluster runs Proxmox VE 8.
         type: int
       hold:
         description:
-          - For how many seconds an imbalance must have lasted. The mean load during that time must differ by
-            O(threshold), too. Defaults to V(3600), or to the window if that is shorter.
+          - Seconds for which an imbalance must have lasted. The mean load during that time must differ by O(threshold),
+            too. Defaults to V(3600), or to the window if that is shorter.
         type: int
       above:
         description:

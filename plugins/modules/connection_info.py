@@ -21,9 +21,9 @@ author:
 options:
   purposes:
     description:
-      - What the user is to be able to do. The default is V(provision), V(teardown) and V(addresses), and with O(vms)
+      - What the user must be able to do. The default is V(provision), V(teardown) and V(addresses). With O(vms), it is
         V(provision).
-      - What the VMs in O(vms) need is checked in addition, such as V(clone) and V(ha).
+      - What the VMs in O(vms) need, such as V(clone) and V(ha), is checked as well.
     type: list
     elements: str
     choices: [plan, provision, clone, restore, update, teardown, addresses, drain, rebalance, ha, devices, ceph]

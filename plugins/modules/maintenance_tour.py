@@ -25,8 +25,8 @@ author:
 options:
   name:
     description:
-      - The nodes. With O(state=planned), all nodes of the cluster by default. With V(begun), V(entered), V(prepared)
-        and V(left), exactly one. With V(finished), one or more.
+      - The nodes to maintain. With O(state=planned), the default is all nodes of the cluster. V(begun), V(entered),
+        V(prepared) and V(left) require exactly one node, V(finished) one or more.
     type: list
     elements: str
     default: []
@@ -37,19 +37,20 @@ options:
       - V(begun) notes that the maintenance of the node begins, and keeps the HA manager from balancing the nodes by
         itself (C(ha-auto-rebalance)) until V(ended).
       - V(entered) waits until the node is in HA maintenance, and V(left) until it no longer is. The Proxmox VE API
-        cannot switch that. C(ha-manager crm-command node-maintenance) on a node does.
-      - V(prepared) sets the flag C(noout) of Ceph, shuts down the guests in O(shut_down), and fails if any other guest
-        but those in O(may_run) still runs on the node.
+        cannot switch HA maintenance on or off. Run C(ha-manager crm-command node-maintenance) on a node for that.
+      - V(prepared) sets the flag C(noout) of Ceph, shuts down the guests in O(shut_down), and fails if any guest that
+        is not in O(may_run) still runs on the node.
       - V(finished) starts these guests again, removes the flag, and notes that the node is done.
-      - V(released) removes the flag and lets the HA manager balance the nodes again, because the node did not come
-        back, and starts the guests of O(name) again.
-      - V(ended) takes back everything that is left, and removes the record.
-      - V(recorded) reports what an earlier run has left.
+      - V(released) is for a node that did not come back. It removes the flag, lets the HA manager balance the nodes
+        again, and starts the guests of O(name) again.
+      - V(ended) undoes what is left of the settings that the tour has made, and removes the record.
+      - V(recorded) reports the record that an earlier run has left.
     type: str
     choices: [planned, begun, entered, prepared, left, finished, released, ended, recorded]
     default: planned
   keep_order:
-    description: Whether the nodes are maintained in the given order. Otherwise, that with the fewest moves is chosen.
+    description: Whether the nodes are maintained in the given order. Otherwise, the order with the fewest
+      moves is chosen.
     type: bool
     default: false
   homes:
@@ -59,7 +60,7 @@ options:
     default: false
   only_if:
     description:
-      - Only nodes are maintained for which one of these holds. The others are not emptied, and named in C(skipped).
+      - Only nodes that meet one of these conditions are maintained. The others are not emptied. C(skipped) lists them.
       - V(updates), if packages have updates, as far as the last C(apt update) on the node found them. Requires
         C(Sys.Modify) on the node.
       - V(kernel), if a kernel is installed that is newer than the one that runs. Requires C(Sys.Audit) on the node.
@@ -69,9 +70,9 @@ options:
     default: []
   needed:
     description:
-      - Nodes that need maintenance for reasons which only the task knows, each with the reason as text, or V(true).
-        Nodes with an empty text or V(false), and those that are not named, need none for such a reason.
-      - If it is given, only nodes are maintained that have a reason, here or by O(only_if).
+      - Nodes that need maintenance for reasons which only the task knows, as a mapping from each node to the reason as
+        text, or to V(true). An empty text or V(false) means no reason, like a node that is not named.
+      - With this option, only nodes that have a reason, here or by O(only_if), are maintained.
     type: dict
   accept:
     description:
@@ -88,9 +89,9 @@ options:
   ha_maintenance:
     description:
       - Whether each node is in HA maintenance while it is emptied and maintained. The HA manager then moves its
-        resources away from the node by itself, also those that it would bring back otherwise. So they can leave it.
-      - With O(state=begun), RV(record) names the node as one to put into HA maintenance, unless it is in it already or
-        nothing is an HA resource.
+        resources off the node by itself, including those that it would otherwise move back to the node.
+      - With O(state=begun), RV(record) names the node as one to put into HA maintenance, unless it is in HA maintenance
+        already or the cluster has no HA resources.
     type: bool
     default: false
   agents:
@@ -101,21 +102,21 @@ options:
     default: false
   backup_window:
     description:
-      - For how many hours no backup job may begin. Guests that are backed up cannot leave their node. Reading the jobs
-        needs C(Sys.Audit) on C(/). With V(0), the jobs are not read.
+      - The tour is refused if a backup job begins within this many hours, because guests that are being backed up
+        cannot leave their node. Reading the jobs requires C(Sys.Audit) on C(/). With V(0), the jobs are not read.
     type: float
     default: 0.0
   resume:
-    description: For how many hours a node that was maintained counts as done, if the tour did not end.
+    description: Hours for which a node that was maintained counts as done if the tour was interrupted.
     type: float
     default: 12.0
   parallel_nodes:
     description:
-      - The most nodes that share a turn of the tour, and are away at once. A step of the tour then has further nodes in
-        C(beside).
+      - Maximum number of nodes that share a turn of the tour, and are away at once. A step of the tour then has further
+        nodes in C(beside).
       - Nodes share a turn only if one plan empties all of them, with room for their guests and within all rules, and if
-        the votes of all others are enough. Otherwise, a turn has fewer nodes. No guest is shut down because nodes share
-        a turn. Nodes whose maintenance an earlier run has begun share it only with each other.
+        the other nodes keep quorum. Otherwise, a turn has fewer nodes. No guest is shut down because nodes share a
+        turn. Nodes whose maintenance an earlier run has begun share it only with each other.
       - Of the nodes on which Ceph is installed, at most one is in a turn.
     type: int
     default: 1
@@ -140,8 +141,8 @@ options:
   apply:
     description:
       - A tour that was planned before, as the path of the file that was written with O(plan_file), or as RV(tour) of
-        another task. The task fails with C(PlanStale) if the tour that it plans now departs from that one. Nodes that
-        are done, and moves that were made already, are no departure.
+        another task. The task fails with C(PlanStale) if the tour that it plans now differs from that one in more than
+        nodes that are done and moves that were made already.
     type: raw
 seealso:
   - module: qemu_scheduler.proxmox.node_drain

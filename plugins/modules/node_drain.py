@@ -24,7 +24,7 @@ author:
 options:
   name:
     description:
-      - The nodes.
+      - The nodes to drain, or to make active again.
     type: list
     elements: str
     required: true
@@ -46,7 +46,7 @@ options:
   bring_back:
     description:
       - Whether O(state=active) moves the drained guests back. With V(false), the nodes are active at once, nothing is
-        moved, and which guests were on them is forgotten.
+        moved, and the module forgets which guests were on them.
     type: bool
     default: true
   prefer:
@@ -75,8 +75,8 @@ options:
   prove:
     description:
       - Whether a solver compares the plan with the optimum. In the plan, C(optimal) then states whether it is proved
-        that no plan has fewer moves. C(moves_lower_bound) is a number below which no plan has moves, and C(impossible)
-        states whether no plan reaches the goal.
+        that no plan has fewer moves. No plan has fewer moves than C(moves_lower_bound). C(impossible) states whether no
+        plan reaches the goal.
       - Requires the Python package highspy. The solver runs for up to ten seconds.
     type: bool
     default: false

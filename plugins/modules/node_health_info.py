@@ -22,14 +22,14 @@ author:
 options:
   name:
     description:
-      - Names of the nodes.
+      - Names of the nodes to check.
     type: list
     elements: str
     required: true
     aliases: [node]
   accept:
     description:
-      - Names of problems that are known, and do not make a node unhealthy. RV(nodes[].problem_names) has them.
+      - Names of known problems that do not make a node unhealthy, as in RV(nodes[].problem_names).
       - The part before a colon is enough, and stands for all problems of this kind, such as V(storage).
     type: list
     elements: str

@@ -90,19 +90,19 @@ options:
         type: dict
         suboptions:
           cluster:
-            description: In the whole cluster.
+            description: Maximum number of moves in the whole cluster.
             type: int
             default: 4
           per_node_in:
-            description: To the same node.
+            description: Maximum number of moves to the same node.
             type: int
             default: 2
           per_node_out:
-            description: From the same node.
+            description: Maximum number of moves from the same node.
             type: int
             default: 2
           per_link:
-            description: Between any two nodes, both directions counted together.
+            description: Maximum number of moves between any two nodes, both directions counted together.
             type: int
             default: 2
       bwlimit:
@@ -126,9 +126,9 @@ options:
     default: 4
   shutdown_timeout:
     description:
-      - The seconds that a running VM gets to shut down when it is stopped or restarted. Without this option, Proxmox VE
+      - Seconds that a running VM has to shut down when it is stopped or restarted. Without this option, Proxmox VE
         decides.
-      - With V(0) and O(force=true), the VM is stopped at once, like by a power cut.
+      - With V(0) and O(force=true), the VM is stopped at once, as by a power failure.
     type: int
   timeout:
     description:

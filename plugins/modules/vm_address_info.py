@@ -19,7 +19,7 @@ author:
 options:
   vmids:
     description:
-      - VMIDs of the VMs.
+      - VMIDs of the VMs to query.
     type: list
     elements: int
     required: true

@@ -76,7 +76,7 @@ def score_nodes(
     """
     given = call_plugin(plugin, plugin.score_all, state, request, nodes)
     if len(given) != len(nodes):
-        raise failure_of(plugin, f"score_all() made {len(given)} scores of {len(nodes)}")
+        raise failure_of(plugin, f"score_all() returned {len(given)} scores for {len(nodes)} nodes")
     # One number that is not finite makes the sum so.
     if not math.isfinite(sum(given)):
         for score in given:
@@ -86,7 +86,7 @@ def score_nodes(
     if not plugin.bounded:
         made = call_plugin(plugin, plugin.normalize, state, request, nodes, list(raw))
         if len(made) != len(raw):
-            raise failure_of(plugin, f"normalize() made {len(made)} scores of {len(raw)}")
+            raise failure_of(plugin, f"normalize() returned {len(made)} scores for {len(raw)} nodes")
         scores = array("d", made)
     if [score for score in scores if not 0.0 <= score <= 100.0]:
         scores = _without_rounding(plugin, scores)

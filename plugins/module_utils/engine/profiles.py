@@ -206,7 +206,8 @@ class Profile:
             raise InvalidPluginConfig(f"{where}: cannot be set up: {type(error).__name__}: {error}") from error
         if unknown := sorted(set(plugin.sets) - _POLICIES):
             raise InvalidPluginConfig(
-                f"plugin {plugin.name} sets {unknown[0]!r}, which no policy has; known: {', '.join(sorted(_POLICIES))}"
+                f"plugin {plugin.name} sets the policy {unknown[0]!r}, which does not exist; known: "
+                f"{', '.join(sorted(_POLICIES))}"
             )
         for section in enabled:
             self.sections[section].append(plugin)

@@ -88,7 +88,9 @@ def unseal(document: t.Any, kind: str, where: str) -> dict[str, t.Any]:
 def check_digest(document: Mapping[str, t.Any], where: str) -> None:
     """Raise InvalidRequest if the digest does not match the document."""
     if document["digest"] != digest_of(document):
-        raise InvalidRequest(f"{where}.digest: is not that of the plan, which was changed after it was made")
+        raise InvalidRequest(
+            f"{where}.digest: does not match: the plan was changed after it was made; make the plan again"
+        )
 
 
 def read_document(source: t.Any, option: str) -> t.Any:

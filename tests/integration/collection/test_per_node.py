@@ -155,7 +155,7 @@ def test_copies_for_several_nodes__may_be_made_at_the_same_time(
     [
         ({"template": None}, "per_node: is for templates, which stay on their nodes; set template=true"),
         ({"template": None, "state": "started"}, "per_node: is for templates"),
-        ({"vmid": 700}, "vmid: 700 cannot be that of a copy on each node; set node, too"),
+        ({"vmid": 700}, "vmid: 700 can be the VMID of one copy only; set node, too"),
     ],
 )
 def test_name_of_several_vms__is_for_templates(

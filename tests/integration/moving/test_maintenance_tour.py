@@ -328,5 +328,5 @@ def test_plan__is_kept_and_applied_only_to_the_same_tour(start: Start, tmp_path:
     assert stale["error_code"] == "PlanStale"
     assert "guest 400 (new) would leave pve2, which was not planned" in stale["error_details"]["changed"]
     changed = {**planned["tour"], "goal": "x"}
-    assert "is not that of the plan" in tour(controller, apply=changed)["msg"]
+    assert "digest: does not match" in tour(controller, apply=changed)["msg"]
     assert "steps[0].node" in tour(controller, apply={**changed, "steps": [{**changed["steps"][0], "node": 5}]})["msg"]

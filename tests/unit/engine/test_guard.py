@@ -163,7 +163,7 @@ WRONG: list[tuple[type[Plugin], str]] = [
     (ScoreTooHigh, f"score() answered 101.0, {BOUNDED}"),
     (ScoreNegative, f"score() answered -1.0, {BOUNDED}"),
     (ScoreNotANumber, "score() answered nan, expected a finite number"),
-    (NormalizeLosesSome, "normalize() made 0 scores of 2"),
+    (NormalizeLosesSome, "normalize() returned 0 scores for 2 nodes"),
     (NormalizeForgets, "normalize() answered 412.0, expected 0..100"),
     (SortKeysDoNotCompare, "TypeError: '<' not supported between instances of 'str' and 'int'"),
 ]

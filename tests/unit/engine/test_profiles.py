@@ -241,7 +241,7 @@ def test_policy__that_does_not_exist_is_refused_with_the_plugins_name() -> None:
         sets: t.ClassVar[dict[str, t.Any]] = {"memroy": MemoryLimit(4.0)}
 
     with pytest.raises(
-        InvalidPluginConfig, match="plugin Misspelt sets 'memroy', which no policy has; known: cpu, mem"
+        InvalidPluginConfig, match="plugin Misspelt sets the policy 'memroy', which does not exist; known: cpu, mem"
     ):
         profile({}, [Misspelt])
 

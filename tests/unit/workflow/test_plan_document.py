@@ -73,8 +73,8 @@ def test_plan_document__has_the_keys_that_its_page_tells() -> None:
         (("assumes", "guests", "101", "identity"), {}, "apply.assumes.guests.101.identity: {} is not possible"),
         (("assumes", "guests"), {"x": {}}, "apply.assumes.guests: ['x'] is not possible, expected VMIDs"),
         (("feasible",), "yes", "apply.feasible: 'yes' is not possible, expected true or false"),
-        (("digest",), "sha256:0", "apply.digest: is not that of the plan"),
-        (("moves", 0, "to"), "pve3", "apply.digest: is not that of the plan, which was changed after it was made"),
+        (("digest",), "sha256:0", "apply.digest: does not match: the plan"),
+        (("moves", 0, "to"), "pve3", "apply.digest: does not match: the plan was changed after it was made"),
     ],
 )
 def test_plan_document__what_is_wrong_is_named(path: tuple[t.Any, ...], value: t.Any, message: str) -> None:

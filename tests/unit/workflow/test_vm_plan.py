@@ -124,7 +124,7 @@ def test_plan__has_the_keys_that_its_page_tells() -> None:
         (("vms", 0, "after"), [2], "apply.vms[0].after: 2 is not a move of the plan"),
         (("moves", 0, "after"), [1], "apply.moves: [1] wait for each other"),
         (("moves", 0, "together"), [301], "apply.assumes.guests: lacks 301, which is moved"),
-        (("vms", 0, "node"), "pve3", "apply.digest: is not that of the plan, which was changed after it was made"),
+        (("vms", 0, "node"), "pve3", "apply.digest: does not match: the plan was changed after it was made"),
     ],
 )  # fmt: skip
 def test_plan__what_is_wrong_is_named(path: tuple[t.Any, ...], value: t.Any, message: str) -> None:

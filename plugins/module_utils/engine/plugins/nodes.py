@@ -166,8 +166,9 @@ NO_BRIDGE = "didn't have bridge '{}'"
 class NetworkBridge(FilterPlugin):
     """Rejects a node that lacks a bridge or VNet which the VM's network interfaces name.
 
-    Proxmox creates such a VM, but cannot start it. Costs one API request per node that is online, for new VMs with
-    network interfaces. A node whose bridges cannot be read, or of which the user sees none, is accepted.
+    Proxmox would create the VM on such a node, but could not start it. Costs one API request per node that is online,
+    for new VMs with network interfaces. A node whose bridges cannot be read, or of which the user sees none, is
+    accepted.
     """
 
     name = "NetworkBridge"
@@ -193,8 +194,8 @@ class NamedResources(FilterPlugin):
     device that these name by its address, the snippet in C(cicustom) or C(hookscript), or the storage in
     C(vmstatestorage).
 
-    Proxmox creates such a VM, but cannot start it. Costs one API request per kind of mapping, and for snippets one per
-    storage and node, for devices one per node. What cannot be read is accepted.
+    Proxmox would create the VM on such a node, but could not start it. Costs one API request per kind of mapping; for
+    snippets, one per storage and node; for devices, one per node. What cannot be read is accepted.
     """
 
     name = "NamedResources"

@@ -87,7 +87,8 @@ class UsedLimit(FilterOfMany):
     relieves nodes. A node or resource of which nothing is known is not rejected.
 
     Costs one API request per node, one per VM that is like a new one or was just started, and for plans that move
-    guests one per running guest that may move. They require C(Sys.Audit) on the nodes and C(VM.Audit) on the guests.
+    guests one per running guest that may move. The requests require C(Sys.Audit) on the nodes and C(VM.Audit) on
+    the guests.
     """
 
     name = "UsedLimit"

@@ -208,9 +208,9 @@ def parse_drive(slot: str, value: t.Any) -> Drive:
     named = made[1] or None if made else None
     size = size_in_gib(slot, new[2]) if new else 0
     if storage and (named or (file and not made)):
-        raise invalid(slot, value, "the storage once, in the volume or as storage")
+        raise invalid(slot, value, "the storage once, in the volume or with storage")
     if size and asked and size != asked:
-        raise invalid(slot, value, "one size")
+        raise invalid(slot, value, "one size, in the volume or with size")
 
     for limit in _LIMITS_IN_BYTES & options.keys():
         # Proxmox accepts these, but takes the number for a boolean and stores a limit of 0.

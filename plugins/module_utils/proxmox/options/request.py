@@ -178,7 +178,7 @@ def _name(params: Mapping[str, t.Any]) -> str:
             raise InvalidRequest("name: is missing, give name or vmid", option="name")
         return ""
     if not _NAME.fullmatch(str(name)):
-        raise invalid("name", name, "letters, digits and dashes in parts between dots, none with a dash at an end")
+        raise invalid("name", name, "letters, digits, and dashes and dots between these, no dash beside a dot")
     return str(name)
 
 

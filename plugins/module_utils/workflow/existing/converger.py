@@ -80,7 +80,7 @@ class Converger:
         """Do one of a plan's actions on node. Returns the VM's node after it, and whether the action was necessary."""
         if action in ("finish", "update") and plan.changes.unplaced:
             slots = ", ".join(plan.changes.unplaced)
-            raise DriftNotApplicable(f"{plan.entry.label}: {slots}: no storage was chosen; run the task again")
+            raise DriftNotApplicable(f"{plan.entry.label}: no storage was chosen for {slots}; run the task again")
         if action == "delete":
             return node, binder.lifecycle.delete(node, guest)
         if action == "finish":

@@ -282,7 +282,7 @@ def _match_by_vmid(
     if namesakes:
         raise VMIDConflict(f"{entry.label}: expected VMID {vmid}, but the name belongs to {_name_guests(namesakes)}")
     if reservation is not None and reservation.vmid != vmid:
-        raise VMIDConflict(f"{entry.label}: expected VMID {vmid}, but it is being created as {reservation.vmid}")
+        raise VMIDConflict(f"{entry.label}: expected VMID {vmid}, but the VM is being created as {reservation.vmid}")
     if reservation is not None and name not in ("", reservation.name):
         raise VMIDConflict(f"{entry.label}: VMID {vmid} is that of {reservation.name} on {reservation.node}")
     if reservation is not None:

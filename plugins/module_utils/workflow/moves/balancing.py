@@ -85,7 +85,9 @@ def balance_of(params: Mapping[str, t.Any]) -> Balance:
     if "hold" not in given:
         settings = replace(settings, hold=min(settings.hold, settings.window))
     if settings.hold > settings.window:
-        raise InvalidRequest(f"balance.hold: {settings.hold:g} is more than the window of {settings.window:g} seconds")
+        raise InvalidRequest(
+            f"balance.hold: {settings.hold:g} is more than the window, expected at most {settings.window:g} seconds"
+        )
     return settings
 
 

@@ -388,7 +388,7 @@ def _check_new_rules(entries: Iterable[Entry]) -> None:
         other = first.setdefault(intent.joins, entry)
         if other.request.ha != replace(intent, state=other.request.ha.state if other.request.ha else None):
             raise InvalidRequest(
-                f"ha.create: {entry.label} and {other.label} would make {intent.joins!r} in different ways; expected "
+                f"ha.create: {entry.label} and {other.label} would make {intent.joins!r} in different ways, expected "
                 "the same for all VMs"
             )
 

@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
 def check_per_node(where: str, body: Mapping[str, t.Any], *, several_clusters: bool) -> None:
     """Refuse C(per_node) where a name that several VMs have would be a mistake. Raises InvalidRequest."""
     if several_clusters:
-        raise InvalidRequest(f"{where}per_node: is for tasks about one cluster")
+        raise InvalidRequest(f"{where}per_node: cannot be used with several clusters, expected one cluster")
     if body.get("state") != "absent" and not body.get("template"):
         raise InvalidRequest(
             f"{where}per_node: is for templates, which stay on their nodes; set template=true, or give each VM a name "
@@ -31,7 +31,7 @@ def check_per_node(where: str, body: Mapping[str, t.Any], *, several_clusters: b
     if not body.get("name"):
         raise InvalidRequest(f"{where}per_node: requires name, which is not set")
     if body.get("vmid") is not None and body.get("node") is None:
-        raise InvalidRequest(f"{where}vmid: {body['vmid']} cannot be that of a copy on each node; set node, too")
+        raise InvalidRequest(f"{where}vmid: {body['vmid']} can be the VMID of one copy only; set node, too")
 
 
 def on_each_node(entries: Sequence[Entry], cluster: Snapshot) -> tuple[list[Entry], list[str]]:

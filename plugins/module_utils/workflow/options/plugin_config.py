@@ -193,7 +193,7 @@ def _import(file: Path) -> types.ModuleType:
     name = f"qemu_scheduler_plugin_{digest}_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise InvalidPluginConfig(f"plugin_paths: {file} is not a Python file")
+        raise InvalidPluginConfig(f"plugin_paths: {file} is not a Python file, expected a name that ends in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

@@ -68,7 +68,7 @@ class RunOptions:
             check_range("shutdown_timeout", seconds, 0)
         if seconds == 0 and not params["force"]:
             raise InvalidRequest(
-                "shutdown_timeout: 0 stops a VM at once, expected force=true beside it, or more than 0"
+                "shutdown_timeout: 0 stops a VM at once, expected force=true with it, or a number above 0"
             )
         return cls(
             # A plan that is carried out only in part is a different plan.
