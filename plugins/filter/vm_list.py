@@ -58,7 +58,7 @@ def _head(listed: Mapping[str, t.Any], schema: str | None) -> Iterator[str]:
 
 
 def _plain(value: t.Any) -> t.Any:
-    """Data of plain types, as the YAML library knows no others."""
+    """Return data of plain types, as the YAML library knows no others."""
     if isinstance(value, Mapping):
         return {_text(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -36,7 +36,8 @@ options:
     type: float
   margin:
     description:
-      - With V(balance), how much a move must reduce the load of the busier of its two nodes. Defaults to V(0.02).
+      - With V(balance), the amount by which a move must at least reduce the load of the busier of its two nodes.
+        Defaults to V(0.02).
     type: float
   cooldown:
     description:

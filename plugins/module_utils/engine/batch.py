@@ -185,7 +185,9 @@ def _search(
 def _try_all_orders(
     scheduler: Scheduler, requests: Sequence[Request], now: float, steps: int | None
 ) -> tuple[list[Outcome], bool]:
-    """As _search, by trying every order and every node. It is short, and reaching its limit says nothing."""
+    """Return what _search returns, by trying every order and every node. It is short, and reaching its limit says
+    nothing.
+    """
     from .planner.backtracking import TRIES, Backtracking
 
     return Backtracking(scheduler, requests, now, TRIES if steps is None else min(steps, TRIES)).outcomes(), False

@@ -178,7 +178,7 @@ class _Counting:
         return None
 
     def keep(self, decisions: Sequence[Decision]) -> None:
-        """Have these decisions assumed: the first ones of those that are, or more after them."""
+        """Make these decisions the assumed ones: forget those beyond their number, and assume those that are new."""
         while len(self.placed) > len(decisions):
             self._cluster.forget(self.placed.pop().vmid)
         for decision in decisions[len(self.placed) :]:

@@ -56,7 +56,7 @@ class Registry:
         if inspect.isabstract(plugin):
             missing = ", ".join(sorted(plugin.__abstractmethods__))
             raise InvalidPluginConfig(
-                f"plugin {name} ({origin}) lacks the method(s) {missing}, which its interfaces demand"
+                f"plugin {name} ({origin}) lacks the method(s) {missing}, which its interfaces require"
             )
         unknown = sorted(set(plugin.about) - _ATTRIBUTES)
         if unknown:

@@ -149,7 +149,7 @@ class SchedulingQueue:
             waiting.woken = waiting.woken or self._may_help(waiting, events)
 
     def next_time(self) -> float | None:
-        """When the next request is due if nothing happens; None when none waits."""
+        """Return when the next request is due if nothing happens; None if none waits."""
         return min((waiting.due for waiting in self._waiting.values()), default=None)
 
     def pop(self, now: float) -> list[int]:

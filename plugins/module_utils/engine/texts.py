@@ -65,7 +65,7 @@ def alike(names: Iterable[str], wanted: str) -> str | None:
 
 
 def join_words(items: Sequence[str]) -> str:
-    """C(a), C(a and b), C(a, b and c)."""
+    """Return the words as C(a), C(a and b), or C(a, b and c)."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
 
 

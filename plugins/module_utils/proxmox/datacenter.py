@@ -19,7 +19,9 @@ def balances_by_itself(session: Session) -> bool:
 
 
 def let_balance(session: Session, value: bool) -> None:
-    """Switch that on or off. The other parts of the option stay as they are."""
+    """Switch on or off that the HA manager balances the nodes by itself. The other parts of the option stay as they
+    are.
+    """
     setting = session.get("/cluster/options").get("crs")
     parts = {**(setting if isinstance(setting, Mapping) else {}), KEY: int(value)}
     session.put("/cluster/options", crs=",".join(f"{key}={part}" for key, part in sorted(parts.items())))

@@ -75,7 +75,9 @@ class Claims:
         return claims
 
     def conflicts(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, AddressConflict]]:
-        """Each job that would get an address which an existing VM of the run has, by the config read for its plan."""
+        """Yield each job that would get an address which an existing VM of the run has, by the config read for its
+        plan.
+        """
         gaining = {job.entry.label: job for job in jobs if job.is_made_or_updated}
         for job in jobs if gaining else ():
             plan = job.plan

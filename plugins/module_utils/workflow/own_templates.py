@@ -23,7 +23,7 @@ from .job import Job, in_groups
 
 
 def in_waves(jobs: Sequence[Job], cluster: ClusterState) -> Iterator[Sequence[Job]]:
-    """New VMs in the order of their decisions: a clone after the template of the task that it is made from."""
+    """Yield new VMs in the order of their decisions: a clone after the template of the task that it is made from."""
     return in_groups(jobs, lambda left: [job for job in left if not _has_source_among(job, left, cluster)])
 
 

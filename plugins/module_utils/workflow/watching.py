@@ -252,7 +252,7 @@ class Watch:
         return dict(check(reading.access, reading.settled_snapshot))
 
     def _too_small(self, shapes: Shapes, access: Access, snapshot: Snapshot) -> Iterator[tuple[EventKey, Event]]:
-        """Reports that fewer VMs of the shape fit than required."""
+        """Yield an event if fewer VMs of the shape fit than required."""
         least = self._params["capacity"]["at_least"]
         report = shapes.fit(access, count_reservations(snapshot, ()), most=least, fresh=False)
         if report.total < least:

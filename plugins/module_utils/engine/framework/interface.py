@@ -304,7 +304,7 @@ def check_settings(where: str, settings: Mapping[str, Setting], given: Mapping[s
 
 
 def _from_text(kind: str, value: t.Any) -> t.Any:
-    """Numbers and booleans may arrive as text: Jinja2 templates make strings."""
+    """Convert a number or a boolean that may arrive as text: Jinja2 templates make strings."""
     if isinstance(value, str):
         try:
             if kind in ("int", "float"):

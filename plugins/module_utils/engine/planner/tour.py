@@ -148,7 +148,7 @@ class _TourSearch:
                 yield Stuck(guest.vmid, guest.name or "", guest.node, why, cure)
 
     def _reasons(self, start: _Moment, held: Iterable[Stuck]) -> tuple[Stuck, ...]:
-        """Everything that is known to be in the way, for all nodes at once."""
+        """Return everything that is known to be in the way, for all nodes at once."""
         found = {stuck.vmid: stuck for stuck in held}
         self._left = self._bounds.steps // EXPLAINED
         for name in self._goals.nodes:

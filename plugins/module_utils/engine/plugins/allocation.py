@@ -114,7 +114,7 @@ class AllocationScore(ScoreOfMany):
 
 
 def used_share(used: float, capacity: float) -> float:
-    """used / capacity; infinite if there is no capacity."""
+    """Return used / capacity; infinite if there is no capacity."""
     return used / capacity if capacity > 0 else math.inf
 
 

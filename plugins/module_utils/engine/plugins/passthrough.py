@@ -26,7 +26,7 @@ class FindsDevices:
 
     @functools.cached_property
     def devices_on(self) -> DevicesOn:
-        """Finds devices for the claims of a request on a node. Not imported by a run without claims."""
+        """Find devices for the claims of a request on a node. Not imported by a run without claims."""
         from ..devices.constraints import Matcher
         from ..devices.finding import devices_on
 

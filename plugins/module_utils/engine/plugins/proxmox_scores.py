@@ -110,7 +110,7 @@ def _averages_and_highest(before: Sequence[float], after: Sequence[float]) -> li
 
 
 def topsis(alternatives: Sequence[Sequence[float]], weights: Sequence[float]) -> list[float]:
-    """One score per alternative by TOPSIS, 0 (worst) to 1 (best); all criteria are better when smaller.
+    """Return one score per alternative by TOPSIS, 0 (worst) to 1 (best). All criteria are better when smaller.
 
     alternatives holds one value per criterion; weights are relative. All scores are 0 when nothing tells the
     alternatives apart.

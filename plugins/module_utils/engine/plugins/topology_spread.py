@@ -94,7 +94,7 @@ class TopologySpread(PreFilterPlugin, FilterPlugin, ScorePlugin):
 
 
 def _refusal(spread: Spread, node: NodeInfo) -> Status | None:
-    """None when the VM on node would keep the constraint, else the status."""
+    """Return None if the VM on node would keep the constraint, else the status."""
     key = spread.constraint.topology_key
     domain = label(node.node, key)
     if domain is None:
@@ -111,7 +111,8 @@ def domain_weight(spread: Spread) -> float:
 
 
 def normalize_counts(scores: Sequence[float]) -> list[float]:
-    """100 x (highest + lowest - score) / highest; 0 for nodes without the label, which do not count as lowest."""
+    """Return 100 x (highest + lowest - score) / highest; 0 for nodes without the label, which do not count as lowest.
+    """
     known = [score for score in scores if score != WITHOUT_LABEL]
     highest, lowest = max(known, default=0.0), min(known, default=0.0)
 

@@ -104,7 +104,7 @@ class Values:
 
 
 def text(value: t.Any) -> str:
-    """Names, states and the like."""
+    """Convert a name, a state or the like."""
     if isinstance(value, str):
         return value
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -113,7 +113,7 @@ def text(value: t.Any) -> str:
 
 
 def number(value: t.Any) -> int | float:
-    """Sizes, times and shares."""
+    """Convert a size, a time or a fraction."""
     kind = type(value)
     if (kind is int or kind is float) and -_LARGEST < value < _LARGEST:
         return value  # type: ignore[no-any-return]
@@ -130,7 +130,7 @@ def number(value: t.Any) -> int | float:
 
 
 def whole(value: t.Any) -> int:
-    """VMIDs and counts."""
+    """Convert a VMID or a count."""
     found = number(value)
     if isinstance(found, bool) or int(found) != found:
         raise WrongShape(f"expected a whole number, got {value!r}")
@@ -138,7 +138,7 @@ def whole(value: t.Any) -> int:
 
 
 def flag(value: t.Any) -> bool:
-    """Booleans: 0, 1, their strings, true and false."""
+    """Convert a boolean: 0, 1, their strings, true or false."""
     return bool(number(value))
 
 

@@ -104,7 +104,9 @@ def _demands_of(entry: Mapping[str, t.Any], guest: Guest, grid: Grid) -> Demands
 
 
 def _age(entry: t.Any, grid: Grid) -> float | None:
-    """By how many seconds a grid is later than that of an entry; None if that is too much, or no number of slots."""
+    """Return by how many seconds a grid is later than that of an entry; None if that is too much, or no number of
+    slots.
+    """
     end = entry.get("end") if isinstance(entry, dict) else None
     if not _is_number(end):
         return None

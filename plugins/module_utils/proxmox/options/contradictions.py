@@ -80,7 +80,9 @@ def cloud_init_data(config: Config, changed: Collection[str]) -> list[str]:
 
 
 def _rules(config: Config) -> Iterator[Sequence[tuple[str, str]]]:
-    """Each contradiction, as the options that it is between, the one to correct first, with what is wrong with each."""
+    """Yield each contradiction, as the options that it is between, the one to correct first, with what is wrong with
+    each.
+    """
     texts = {key: str(config.get(key)).removeprefix("current=") for key in _NUMBERS}
     # Memory may be no number in some configs.
     numbers = {key: int(text) for key, text in texts.items() if text.isascii() and text.isdecimal()}

@@ -58,7 +58,7 @@ def describe(
 
 
 def _in_order(parameter: str) -> tuple[str, int, str]:
-    """Sorts scsi10 behind scsi9."""
+    """Return a key that sorts scsi10 behind scsi9."""
     family = parameter.rstrip("0123456789")
     return family, len(parameter), parameter
 

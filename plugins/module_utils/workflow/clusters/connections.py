@@ -103,7 +103,7 @@ def _cluster(where: str, body: Mapping[str, t.Any], params: Mapping[str, t.Any])
     """Return one cluster of the task, with the options of the task where it has none. Raises InvalidRequest."""
     name = body["name"]
     if not name:
-        raise invalid(f"{where}.name", name, "the name by which the task calls the cluster")
+        raise invalid(f"{where}.name", name, "a name for the cluster, such as 'paris'")
     if not body.get("api_host") and body.get("snapshot") is None:
         raise InvalidRequest(f"{where}.api_host: is missing for cluster {name!r}, expected a node of that cluster")
     labels = labels_of(f"{where}.labels", body.get("labels") or {})

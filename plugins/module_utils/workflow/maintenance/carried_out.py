@@ -275,5 +275,5 @@ def _check_empty(node: str, guests: Iterable[Running], may_run: frozenset[int]) 
 
 
 def in_order(guests: Iterable[Running], *, last_first: bool) -> list[Running]:
-    """Guests in the order of their option startup; those without an order start last and are shut down first."""
+    """Return guests in the order of their option startup; those without an order start last and are shut down first."""
     return sorted(guests, key=lambda guest: (guest.order, guest.vmid), reverse=last_first)

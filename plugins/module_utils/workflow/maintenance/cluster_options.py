@@ -61,7 +61,7 @@ class ClusterOptions:
         )
 
     def rank_of(self, guest: Running) -> tuple[int, float]:
-        """When a guest starts: by the first entry of order that selects it, then by its option startup."""
+        """Return when a guest starts: by the first entry of order that selects it, then by its option startup."""
         tags = frozenset(tag for tag in str(guest.config.get("tags") or "").split(";") if tag)
         status = "running" if guest.running else "stopped"
         shown = Guest(guest.vmid, guest.name, guest.node, kind=guest.kind, status=status, tags=tags)

@@ -65,7 +65,7 @@ class PowerWork:
         }
 
     def waves(self, guests: Iterable[Running], rank: Callable[[Running], StartRank]) -> list[list[Running]]:
-        """Guests in the order in which they start; those of one rank together."""
+        """Return the guests in the order in which they start, those of one rank together."""
         by_rank: dict[StartRank, list[Running]] = {}
         for guest in sorted(guests, key=lambda each: each.vmid):
             by_rank.setdefault(rank(guest), []).append(guest)

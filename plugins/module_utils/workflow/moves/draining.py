@@ -222,7 +222,9 @@ class Drain:
         )
 
     def warnings(self, outcome: MovesOutcome) -> list[str]:
-        """Warnings besides the result of the task: of guests that do not come back because they were never there."""
+        """Return warnings besides the result of the task: of guests that do not come back because they were never
+        there.
+        """
         if not self.active:
             return outcome.warnings
         awaited = {vmid for guests in self._homeless(outcome).values() for vmid in guests}

@@ -123,7 +123,7 @@ def _changed_guests(premises: Premises, state: ClusterState) -> Iterator[str]:
 
 
 def _lost_room(plan: Plan, state: ClusterState) -> Iterator[str]:
-    """Nodes on which others have taken capacity that the plan needs at its peak."""
+    """Yield the nodes on which others have taken capacity that the plan needs at its peak."""
     for name, course in sorted(plan.nodes.items()):
         info = state.by_name.get(name)
         if info is None or not any(move.target == name for move in plan.moves):

@@ -86,7 +86,8 @@ def add_proof(
 
 
 def solve(program: Program, seconds: float) -> tuple[str, int | None]:
-    """C(optimal), C(infeasible) or C(unknown), and the fewest moves that any solution has, as far as that was found.
+    """Return C(optimal), C(infeasible) or C(unknown), and the fewest moves that any solution has, as far as that was
+    found.
 
     Raises MissingLibrary.
     """

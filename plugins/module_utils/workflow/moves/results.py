@@ -141,7 +141,7 @@ def failure_with(error: CollectionError, result: dict[str, t.Any]) -> RunFailed:
 
 
 def stuck_text(stuck: Sequence[Stuck]) -> str:
-    """Guests that could not be moved, each with the reason and the remedy, as the end of a sentence."""
+    """Return guests that could not be moved, each with the reason and the remedy, as the end of a sentence."""
     each_told = [
         f"{each.name or 'guest'} ({each.vmid}) on {each.node}: {each.why}; cure: {each.cure}"
         for each in stuck[:STUCK_TOLD]

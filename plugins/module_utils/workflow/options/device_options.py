@@ -114,7 +114,7 @@ def _claim(option: str, body: Mapping[str, t.Any], classes: Mapping[str, DeviceC
     if alternatives is None:
         return _parse_claim(where, name, body, classes)
     if given:
-        raise invalid(f"{where}.{given[0]}", body[given[0]], "nothing here, because one_of is set")
+        raise invalid(f"{where}.{given[0]}", body[given[0]], "no value, because one_of is set")
     if not alternatives:
         raise invalid(f"{where}.one_of", alternatives, "at least one alternative")
     return DeviceClaim(
@@ -171,7 +171,7 @@ def _options(where: str, driver: str | None, given: object) -> dict[str, str]:
     if not isinstance(given, Mapping):
         raise invalid(where, given, "a mapping of properties")
     for key in sorted(_DECIDED & set(given)):
-        raise invalid(f"{where}.{key}", given[key], "nothing here, because the claim sets it")
+        raise invalid(f"{where}.{key}", given[key], "no value, because the claim sets it")
     return OF_DRIVER[driver or PCI].of(where, given)
 
 

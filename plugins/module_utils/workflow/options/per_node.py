@@ -9,7 +9,7 @@ import typing as t
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ...engine.node_selection import compiled_regex
+from ...engine.node_selection import compiled_regex, wanted_regex
 from ...engine.texts import join_words
 from ...errors import InvalidRequest
 from ...model import Snapshot
@@ -61,7 +61,7 @@ def _copies(entry: Entry, cluster: Snapshot) -> tuple[list[Entry], list[str]]:
     wanted = [node for node in nodes if pattern is None or pattern.matches(node.name)]
     there = {guest.node for guest in cluster.guests if guest.name == entry.request.name and guest.kind == "qemu"}
     if not wanted:
-        raise InvalidRequest(f"per_node: {entry.label} matches no node, expected at least one")
+        raise InvalidRequest(f"node_regex: {wanted_regex(entry.request)!r} of {entry.label} matches no node")
     ready = [node for node in wanted if node.online and (node.name in there or not (node.maintenance or node.drained))]
     copies = [replace(entry, request=replace(entry.request, node=node.name)) for node in ready]
     return copies, [node.name for node in wanted if node not in ready and (entry.state != "absent" or not node.online)]

@@ -361,7 +361,7 @@ def _facts(body: Fields) -> dict[str, t.Any]:
 
 
 def labels_of(where: str, labels: t.Any) -> dict[str, str]:
-    """Labels as a user writes them. where is the option that has them. Raises InvalidRequest."""
+    """Return the labels that a user wrote, as texts. where is the option that has them. Raises InvalidRequest."""
     if not isinstance(labels, Mapping):
         raise invalid(where, labels, "a mapping of keys to texts")
     if OWN_NAME in labels:
