@@ -22,7 +22,7 @@ def connection_table(connection: Mapping[str, t.Any], width: int | None = None) 
     connection is the result of connection_info; width is the length of a line, by default that of the terminal.
     """
     if not isinstance(connection, Mapping) or not {"checks", "commands"} <= connection.keys():
-        raise AnsibleFilterError("expected the result of connection_info")
+        raise AnsibleFilterError(f"expected the result of connection_info, got {type(connection).__name__}")
     rows = [(check["name"], check["status"], check["message"]) for check in connection["checks"]]
     return [*table([HEADINGS, *rows], width_for(width)), *map(on_one_line, connection["commands"])]
 

@@ -108,10 +108,10 @@ options:
         type: dict
         suboptions:
           nodes:
-            description: As O(metrics.nodes).
+            description: The same as O(metrics.nodes).
             type: dict
           guests:
-            description: As O(metrics.guests).
+            description: The same as O(metrics.guests).
             type: dict
 seealso:
   - module: qemu_scheduler.proxmox.node_drain

@@ -29,8 +29,8 @@ options:
     choices: [plan, provision, clone, restore, update, teardown, addresses, drain, rebalance, ha, devices, ceph]
   vms:
     description:
-      - VMs as in M(qemu_scheduler.proxmox.qemu_schedule). With this list, exactly the privileges for these VMs are
-        checked, and that the templates, bridges, storages and pools that they name exist.
+      - VMs as in M(qemu_scheduler.proxmox.qemu_schedule). With this list, the module checks exactly the privileges
+        for these VMs, and whether the templates, bridges, storages and pools that they name exist.
     type: list
     elements: dict
 seealso:

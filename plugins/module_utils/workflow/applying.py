@@ -146,7 +146,9 @@ def _hold(entry: Entry, planned: PlannedVM) -> Entry:
         return replace(entry, request=_with_drives(request, planned.storages))
     cards = {key: text for key, text in planned.addresses.items() if key.startswith("ipconfig")}
     if cards.keys() != entry.addresses.keys() or planned.addresses.keys() & request.options.keys():
-        raise InvalidRequest(f"apply: the addresses of {planned.label} differ from those of the task")
+        raise InvalidRequest(
+            f"apply: the addresses of {planned.label} differ from those in the task; make the plan again"
+        )
     disks = [replace(each, storage=each.storage or planned.storages.get(each.slot)) for each in request.disks]
     if entry.clone is not None:
         # A drive that a clone has from its template need not be in the task.

@@ -72,8 +72,8 @@ def check_birth(
         if not is_asked or entry.adopt or not is_another(reader, each, found):
             continue
         raise NotTheSameGuest(
-            f"{entry.label}: VMID {guest.vmid} belongs to another VM than the one that was created, or that was rolled "
-            f"back since: found {named(found)}, with which nothing was done; if it is the requested VM, set adopt=true",
+            f"{entry.label}: VMID {guest.vmid} belongs to a VM other than the one that was created, or the VM was "
+            f"rolled back since: found {named(found)}, which is unchanged; if it is the requested VM, set adopt=true",
             vmid=guest.vmid,
             planned=None if each.identity is None else as_json(each.identity),
             found=as_json(found),

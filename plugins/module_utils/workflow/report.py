@@ -97,7 +97,7 @@ def report_of(job: Job) -> VMReport:
         report.end_with([], status if status in KNOWN else None)
         report.node, report.after = guest.node, report.before
     elif job.held_back and report.actions:
-        _nothing_made(report)
+        _report_not_created(report)
     return report
 
 
@@ -122,11 +122,11 @@ def _of_new(job: Job, decision: Decision) -> VMReport:
         whole = isinstance(bound, NotStarted) and job.status is not None
         report.after = {**after, "status": job.status} if whole else None
     elif job.state is State.FAILED:
-        _nothing_made(report)
+        _report_not_created(report)
     return report
 
 
-def _nothing_made(report: VMReport) -> None:
+def _report_not_created(report: VMReport) -> None:
     """Report that the decided VM was not created."""
     report.end_with([], "absent")
     report.node, report.vmid, report.storages, report.after = None, None, {}, None

@@ -181,7 +181,7 @@ def test_addresses__cannot_be_added_to_a_plan_by_hand() -> None:
     changed["vms"][0]["addresses"]["ipconfig1"] = "ip=dhcp"
     changed = seal(vm_plan.FORMAT, {key: value for key, value in changed.items() if key not in SEAL})
 
-    with pytest.raises(InvalidRequest, match='apply: the addresses of VM "web-1" differ from those of the task'):
+    with pytest.raises(InvalidRequest, match='apply: the addresses of VM "web-1" differ from those in the task'):
         Approved(read_plan(changed, "apply")).hold(entries(WEB, OLD), [COUNTED])
 
 

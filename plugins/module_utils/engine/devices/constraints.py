@@ -154,7 +154,7 @@ def _environment() -> SandboxedEnvironment:
 
         def call_binop(self, context: t.Any, operator: str, left: t.Any, right: t.Any) -> t.Any:
             if operator == "**" or not (isinstance(left, int | float) and isinstance(right, int | float)):
-                raise SecurityError(f"{operator} is for numbers only" if operator != "**" else "** is not allowed")
+                raise SecurityError(f"{operator} requires numbers" if operator != "**" else "** is not allowed")
             return super().call_binop(context, operator, left, right)
 
         def is_safe_callable(self, obj: t.Any) -> bool:

@@ -244,8 +244,8 @@ class BalancedAllocation(AllocationScore):
 
 
 def deviation(shares: list[Share]) -> float:
-    """Return the weighted standard deviation of the used parts, each capped at 1; of two equal weights half their
-    distance.
+    """Return the weighted standard deviation of the used parts, each capped at 1. For two parts of equal weight,
+    it is half their distance.
     """
     used = [min(share.used, 1.0) for share in shares]
     mean = weighted_mean(shares, used)

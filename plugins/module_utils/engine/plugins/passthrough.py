@@ -47,19 +47,18 @@ class DeviceClaims(FindsDevices, FilterPlugin, ReservePlugin):
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         found = self.devices_on(state, request, node)
-        return _hopeful(found, node) if isinstance(found, Status) else None
+        return _as_temporary(found, node) if isinstance(found, Status) else None
 
     def reserve(self, state: CycleState, request: Request, node: NodeInfo, draft: Draft) -> Status | None:
         found = self.devices_on(state, request, node)
         if isinstance(found, Status):
-            return _hopeful(found, node)
+            return _as_temporary(found, node)
         draft.devices.extend(found.allocations)
         return None
 
 
-def _hopeful(refused: Status, node: NodeInfo) -> Status:
-    """Return the refusal; as one that may change if the node is offline, as its devices are known only when it is back.
-    """
+def _as_temporary(refused: Status, node: NodeInfo) -> Status:
+    """Return the refusal; of a node that is offline, as one that may change: its devices are known when it is back."""
     return refused if node.node.online else refused._replace(code=Code.UNSCHEDULABLE)
 
 

@@ -190,8 +190,8 @@ class Keeper:
         left = find_silent(self._session, vmids).items()
         names = join_words([f"{visible(name) or 'guest'} ({vmid})" for vmid, name in left])
         raise GoalsNotReached(
-            f"guest agents do not answer that answered before the maintenance of {join_words(list(nodes))}: {names};"
-            f" see to these guests, and run again, which goes on with the next node"
+            f"since the maintenance of {join_words(list(nodes))}, the guest agents of these guests no longer answer:"
+            f" {names}; see to these guests, and run again to continue with the next node"
         )
 
     def release(self, nodes: Iterable[str]) -> None:

@@ -107,7 +107,7 @@ class Start(PowerWork):
         if not self.poller.until(lambda: True if not look() else None, self.options.wait):
             raise GoalsNotReached(
                 f"the nodes are not ready after {self.options.wait:g} s, and no guest was started:"
-                f" {join_words(look())}; correct that, or add names of problems to accept, and run again"
+                f" {join_words(look())}; correct these problems, or add their names to accept, and run again"
             )
 
     def _start_guests(self) -> dict[int, str]:
