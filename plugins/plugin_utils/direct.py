@@ -100,7 +100,7 @@ class DirectAction(NormalAction):
             Display().vvv(f"{name}: running directly in the worker process")
             return self._execute_directly(call)
         Display().vvv(f"{name}: running as a module: {call}")
-        with self._telling_who_waits():
+        with self._tell_who_waits():
             result = super()._execute_module(module_name, module_args, tmp, task_vars, **kwargs)
         return t.cast("dict[str, t.Any]", result)
 
@@ -188,7 +188,7 @@ class DirectAction(NormalAction):
         return data
 
     @contextlib.contextmanager
-    def _telling_who_waits(self) -> Iterator[None]:
+    def _tell_who_waits(self) -> Iterator[None]:
         """Tell a module on this machine for which processes it works. One with async is meant to outlive them."""
         # As a module, a task runs even if some of these names have changed.
         task, connection = getattr(self, "_task", None), getattr(self, "_connection", None)

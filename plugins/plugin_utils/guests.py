@@ -92,7 +92,7 @@ class GuestReader:
         One or more further ones if Proxmox VE does not tell the names of guests on nodes that are offline.
         """
         if self.data["guests"] is None:
-            self.data["guests"] = _read_guests(self._reading(), self._kept())
+            self.data["guests"] = _read_guests(self._require_session(), self._kept())
         return t.cast("list[Variables]", self.data["guests"])
 
     def configs(self, guests: Iterable[Variables]) -> Mapping[str, dict[str, t.Any] | None]:
@@ -122,7 +122,7 @@ class GuestReader:
         known: dict[str, t.Any] = self.data[subject]
         missing = {vmid: each for each in guests if (vmid := str(each["proxmox_vmid"])) not in known}
         if missing:
-            session = self._reading()
+            session = self._require_session()
             if self._details_end is None:
                 self._details_end = time.monotonic() + self._seconds
             bounded = session.until(self._details_end)
@@ -140,7 +140,7 @@ class GuestReader:
             known = self.data[subject]
             self.data[subject] = {vmid: detail for vmid, detail in known.items() if detail is not None}
 
-    def _reading(self) -> Session:
+    def _require_session(self) -> Session:
         if self._cached:
             raise NotCached
         if self._session is None:

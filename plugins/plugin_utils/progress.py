@@ -69,7 +69,7 @@ class ProgressAction(DirectAction):
         with _nameless_file() as file:
             self._task.args = {**given, OPTION: str(file)}
             try:
-                with following(file, way_to_show(), type(self).line_of):
+                with show_appended(file, way_to_show(), type(self).line_of):
                     return super().run(tmp, task_vars)
             finally:
                 # With until, Ansible runs the same task object again, when this file no longer exists.
@@ -118,7 +118,7 @@ def _nameless_file() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def following(file: Path, show: Callable[[str], None], line_of: LineOf) -> Iterator[None]:
+def show_appended(file: Path, show: Callable[[str], None], line_of: LineOf) -> Iterator[None]:
     """Show the lines that are appended to file until the block ends, including the last ones. The file need not exist
     yet.
     """

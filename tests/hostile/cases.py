@@ -42,7 +42,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inv
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import TaskFollower
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import wait_for_addresses
-from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.progress import following
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.progress import show_appended
 
 from . import moves
 from .changes import VALUES, changed, changed_bytes
@@ -281,7 +281,7 @@ def progress(rng: random.Random, folder: Path) -> None:
     waiting = {"waiting": ["a"], "rejected_by": ["b"], "waited": 1, "patience": 2}
     line = json.dumps(changed({"line": {**good, "error": None} if rng.random() < 0.5 else waiting}, rng, 2).get("line"))
     file, shown = folder / "progress", list[str]()
-    with following(file, shown.append, line_of):
+    with show_appended(file, shown.append, line_of):
         lines = (changed_bytes(line.encode(), rng), line.encode(), json.dumps(waiting).encode())
         file.write_bytes(b"".join(each + b"\n" for each in lines))
     assert shown[-1].startswith("qemu_schedule: waiting for capacity: a")

@@ -52,7 +52,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.op
     standing_rules,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.moves import move_line
-from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.progress import following
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.progress import show_appended
 
 from .changes import changed, changed_bytes
 
@@ -90,7 +90,7 @@ def progress(rng: random.Random, folder: Path) -> None:
     good |= {"seconds": 4.0, "error": None, "identity": {"name": "web-1", "node": "pve1", "kind": "qemu", "ctime": 1}}
     line = json.dumps(changed({"line": good}, rng, 2).get("line"))
     file, shown = folder / "moves", list[str]()
-    with following(file, shown.append, move_line):
+    with show_appended(file, shown.append, move_line):
         lines = (changed_bytes(line.encode(), rng), line.encode(), json.dumps(good).encode())
         file.write_bytes(b"".join(each + b"\n" for each in lines))
     assert shown[-1] == "moves: 1/2 web-1 (101) moved, pve1 to pve2 (4.0 s)"

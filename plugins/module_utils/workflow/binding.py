@@ -91,7 +91,7 @@ class BindingCycle:
         access = self._access
         self._in_progress.update(decision.vmid for decision in decisions_of(jobs))
         with (
-            kept_alive(access.ledger, access.identity(), self._in_progress, access.holder),
+            keep_alive(access.ledger, access.identity(), self._in_progress, access.holder),
             self._stop.threads(self._options.parallel) as pool,
         ):
             for group in _in_order(jobs):
@@ -262,7 +262,7 @@ def _in_order(jobs: Sequence[Job]) -> Iterable[Sequence[Job]]:
 
 
 @contextmanager
-def kept_alive(ledger: Ledger, cluster: str, vmids: Collection[int], holder: Holder) -> Iterator[None]:
+def keep_alive(ledger: Ledger, cluster: str, vmids: Collection[int], holder: Holder) -> Iterator[None]:
     """Renew the reservations of vmids, a collection that may change meanwhile, until the block ends."""
     ended = threading.Event()
 

@@ -17,7 +17,7 @@ from ansible.utils.display import Display
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.action.qemu_schedule import line_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.moves import move_line
-from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.progress import following, way_to_show
+from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.progress import show_appended, way_to_show
 
 
 def step(**more: Any) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def test_line__says_who_waits_for_what_and_how_long(waiting: list[str], plugins:
 
 def test_lines__are_shown_as_they_are_written_each_once(tmp_path: Path) -> None:
     file, shown = tmp_path / "progress", list[str]()
-    with following(file, shown.append, line_of):
+    with show_appended(file, shown.append, line_of):
         for number in (1, 2):
             with file.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(step(done=number)) + "\n" + '{"half')
@@ -81,7 +81,7 @@ def test_lines__are_shown_as_they_are_written_each_once(tmp_path: Path) -> None:
 
 def test_what_is_written_last__is_shown_before_the_task_ends(tmp_path: Path) -> None:
     file, shown = tmp_path / "progress", list[str]()
-    with following(file, shown.append, line_of):
+    with show_appended(file, shown.append, line_of):
         file.write_text(json.dumps(step()) + "\n", encoding="utf-8")
     assert len(shown) == 1
 
@@ -94,21 +94,21 @@ HUGE = json.dumps(step(seconds=10**400)).encode() + b"\n"
 )
 def test_nothing_in_the_file__can_break_the_task(tmp_path: Path, content: bytes) -> None:
     file, shown = tmp_path / "progress", list[str]()
-    with following(file, shown.append, line_of):
+    with show_appended(file, shown.append, line_of):
         file.write_bytes(content + json.dumps(step()).encode() + b"\n")
     assert len(shown) == 1
 
 
 def test_signals__are_left_to_the_thread_that_ansible_acts_on_them_in(tmp_path: Path) -> None:
     file, blocked = tmp_path / "progress", list[set[int]]()
-    with following(file, lambda line: blocked.append(signal.pthread_sigmask(signal.SIG_BLOCK, [])), line_of):
+    with show_appended(file, lambda line: blocked.append(signal.pthread_sigmask(signal.SIG_BLOCK, [])), line_of):
         file.write_text(json.dumps(step()) + "\n", encoding="utf-8")
     assert blocked[0] >= {signal.SIGINT, signal.SIGTERM}
     assert not signal.pthread_sigmask(signal.SIG_BLOCK, []) & {signal.SIGINT, signal.SIGTERM}
 
 
 def test_file_that_never_comes__is_no_error(tmp_path: Path) -> None:
-    with following(tmp_path / "nowhere" / "progress", pytest.fail, line_of):
+    with show_appended(tmp_path / "nowhere" / "progress", pytest.fail, line_of):
         pass
 
 

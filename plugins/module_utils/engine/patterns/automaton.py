@@ -81,7 +81,7 @@ class Automaton:
             reached |= self.follow[position]
         return reached
 
-    def passing(self, positions: int, anchors: int) -> int:
+    def pass_anchors(self, positions: int, anchors: int) -> int:
         """Add to `positions` what may be read where the positions `anchors` hold, which read no character."""
         added = positions
         while added:

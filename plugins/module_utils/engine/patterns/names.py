@@ -73,13 +73,13 @@ class NamePattern:
         return self._states[positions]
 
     def _ends(self, positions: int, anchors: int) -> bool:
-        return bool(self._automaton.passing(positions, anchors) & self._automaton.end)
+        return bool(self._automaton.pass_anchors(positions, anchors) & self._automaton.end)
 
     def _forget(self) -> None:
         self._steps = 0
         self._reading: dict[str, int] = {}
         self._states: dict[int, _State] = {}
-        self._start = self._state(self._automaton.passing(self._automaton.first, self._at_start))
+        self._start = self._state(self._automaton.pass_anchors(self._automaton.first, self._at_start))
 
 
 @functools.cache

@@ -90,7 +90,7 @@ class Search:
         self._limit = self._most
         try:
             groups = [(group, 1) for group in board.alike(node)]
-            for items in self._covering(groups, short_cpu, short_memory, len(board.on[node])):
+            for items in self._find_covering(groups, short_cpu, short_memory, len(board.on[node])):
                 found.append((len(items), sum(item.cost for item in items), items))
         except OutOfStepsError:
             self.exhausted = True
@@ -263,7 +263,7 @@ class Search:
                 direct = any(other != node for other in roomy[key])
                 if direct or level > 1:
                     groups.append((group, first.extra + (0 if direct else detour)))
-            for victims in self._covering(groups, short_cpu, short_memory, extra):
+            for victims in self._find_covering(groups, short_cpu, short_memory, extra):
                 size = sum(victim.share for victim in victims)
                 cost = sum(victim.cost for victim in victims)
                 found.append((sum(victim.extra for victim in victims), len(victims), size, cost, node, victims))
@@ -288,7 +288,7 @@ class Search:
                 if left:
                     yield left
 
-    def _covering(
+    def _find_covering(
         self, groups: Sequence[tuple[Sequence[Item], int]], short_cpu: float, short_memory: float, extra: int
     ) -> Iterator[tuple[Item, ...]]:
         """Yield the minimal sets of items that free the missing CPU and memory; of alike sets only one. Where no small

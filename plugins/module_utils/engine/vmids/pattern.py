@@ -58,7 +58,7 @@ class _Numbers(Automaton):
         super().__init__(tree, longest=MAX_DIGITS)
         self._reading = {digit: self.reading(digit) for digit in DIGITS}
         # What may be read first, after the anchors.
-        self._start = self.passing(self.first, self.anchor_positions(START))
+        self._start = self.pass_anchors(self.first, self.anchor_positions(START))
         # For 0 to MAX_DIGITS, the positions from which exactly so many digits lead to the end.
         self._viable = self._find_viable()
         self._known: dict[tuple[int, int], Digits | None] = {}

@@ -200,7 +200,7 @@ def _doubts(reader: Reader, snapshot: Snapshot, auditor: bool | None) -> _Doubts
     if auditor is False or not (tasks or auditor or is_auditor(reader)):
         everyone = frozenset(guest.vmid for guest in snapshot.guests)
         return _Doubts(everyone, everyone, migrating=migrating)
-    recent = _recent(tasks, listed_at or reader.server_time())
+    recent = _pick_recent(tasks, listed_at or reader.server_time())
     told = _vmids_of(recent, _TELLING)
     deleted = _vmids_of(recent, _DELETING)
     cloning = any(task["type"] in CLONING for task in recent)
@@ -320,7 +320,7 @@ def is_auditor(reader: Reader) -> bool:
         return False
 
 
-def _recent(tasks: Sequence[Row], now: float | None) -> list[Row]:
+def _pick_recent(tasks: Sequence[Row], now: float | None) -> list[Row]:
     """Return the tasks that run or ended recently. If now is None, the time of the newest task stands for it."""
     if now is None:
         now = max((float(task.get("endtime") or task.get("starttime") or 0) for task in tasks), default=0.0)

@@ -22,7 +22,7 @@ from ...proxmox.api.failures import AnswerLost
 from ...proxmox.identity import as_json as identity_as_json
 from ...proxmox.moves.mover import Mover
 from ..access import Access
-from ..binding import kept_alive
+from ..binding import keep_alive
 from ..progress import LineFile
 from ..stopping import Stop
 from .agenda import Agenda
@@ -121,7 +121,7 @@ class Executor:
         done, halted = 0, False
         access = self._access
         with (
-            kept_alive(access.ledger, access.identity(), self._gate.in_progress, access.holder),
+            keep_alive(access.ledger, access.identity(), self._gate.in_progress, access.holder),
             self._stop.threads(self._caps.cluster) as pool,
         ):
             while True:
