@@ -131,7 +131,7 @@ class _Place:
     ticket: str = field(default_factory=lambda: secrets.token_hex(8))
     since: float = 0.0
     renewed: float = 0.0
-    arrived: float = field(default_factory=time.monotonic)
+    arrived: float = field(default_factory=lambda: time.monotonic())
     ahead: int = 0
     found_ahead: int = 0
 
