@@ -77,7 +77,10 @@ def read_own_template(reader: Reader, template: Template) -> Template:
     """
     config = read_config(reader, template.node, template.vmid)
     if config is None or config.get("name") != template.name or not config.get(TEMPLATE):
-        raise TemplateNotFound(f"clone: template {template.name} was not made as {template.vmid} on {template.node}")
+        raise TemplateNotFound(
+            f"clone: this run has not created template {template.name}: expected it on {template.node} with VMID "
+            f"{template.vmid}"
+        )
     return replace(template, identity=identity_of(config, template.node))
 
 

@@ -124,7 +124,7 @@ def _interval(part: str, text: str) -> tuple[int, int]:
     """Return the first and the last VMID of one part of a range. Raises InvalidVMIDRange."""
     match = _ID_OR_RANGE.fullmatch(part)
     if match is None:
-        raise InvalidVMIDRange(text, f"{part.strip()!r} is neither an id nor a range")
+        raise InvalidVMIDRange(text, f"{part.strip()!r} is not a VMID or a range of VMIDs")
     first, last = (_vmid(digits, text) for digits in (match[1], match[2] or match[1]))
     if first > last:
         raise InvalidVMIDRange(text, f"{first} is greater than {last}")

@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from ...errors import InvalidRequest
 from ...model import MIB, Disk
 from .kinds import EFIDISK, IDE, SATA, SCSI, TPMSTATE, VIRTIO
 from .property_strings import PropertyKind
@@ -164,7 +165,9 @@ class Drive:
         if self.volume is not None:
             file = self.volume
         elif storage is None:
-            raise invalid(self.slot, "a drive without storage", "a storage")
+            raise InvalidRequest(
+                f"{self.slot}: the drive needs a storage, and none is set", option=self.slot, expected="a storage"
+            )
         elif self.cloudinit:
             file = f"{storage}:cloudinit"
         elif self.source is not None:
