@@ -185,7 +185,7 @@ def why_of(vm: VM) -> str:
         return _lead(vm)
     if vm.get("status") == "absent":
         return "removed with its disks" if vm.get("actions") else "does not exist"
-    return _existing(vm)
+    return _existing_vm_text(vm)
 
 
 # --- the table's cells ---
@@ -266,7 +266,7 @@ def _reasons(nodes: Sequence[Mapping[str, t.Any]]) -> str:
     return ", ".join(f"{count} {of_one(reason) if count == 1 else reason}" for reason, count in ordered)
 
 
-def _existing(vm: VM) -> str:
+def _existing_vm_text(vm: VM) -> str:
     """Return what is done with an existing VM, and which of its changes are pending."""
     actions = vm.get("actions") or []
     changes = list_changes(vm.get("drift") or {})

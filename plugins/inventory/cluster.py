@@ -263,15 +263,15 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             sessions.append(Session.connect(self._connection()))
             return sessions[0]
 
-        def kept() -> KeptNames:
+        def open_names() -> KeptNames:
             return KeptNames(names_folder(), endpoint_of(self._connection()))
 
         try:
             try:
-                reader = GuestReader(connect, seconds, self._cache.get(key) if cached and cache else None, kept)
+                reader = GuestReader(connect, seconds, self._cache.get(key) if cached and cache else None, open_names)
                 hosts = self._hosts(reader)
             except NotCached:
-                reader = GuestReader(connect, seconds, None, kept)
+                reader = GuestReader(connect, seconds, None, open_names)
                 hosts = self._hosts(reader)
         except CollectionError as error:
             raise AnsibleParserError(on_one_line(f"{error.code}: {error.message}")) from error

@@ -40,7 +40,7 @@ _NO_CHOICE = re.compile(
 """Ansible's message about a value that an option cannot have."""
 
 
-def hiding_secrets(module_class: type[AnsibleModule]) -> type[AnsibleModule]:
+def secret_hiding_class(module_class: type[AnsibleModule]) -> type[AnsibleModule]:
     """Return a module class that shows no secret option, whatever the failure, and no control characters.
 
     When an option has the wrong type, Ansible fails before it knows which values are secret, and shows all of them in

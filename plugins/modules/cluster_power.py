@@ -135,7 +135,7 @@ from functools import partial
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, secret_hiding_class
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.maintenance.cluster_options import (
     cluster_argument_spec,
 )
@@ -152,7 +152,7 @@ def argument_spec() -> Spec:
 
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
-    module = hiding_secrets(module_class)(argument_spec=argument_spec(), supports_check_mode=True)
+    module = secret_hiding_class(module_class)(argument_spec=argument_spec(), supports_check_mode=True)
     answer(module, partial(switch_cluster, module.params, check_mode=module.check_mode, warn=module.warn))
 
 

@@ -153,7 +153,7 @@ from functools import partial
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, secret_hiding_class
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.rights import PURPOSES
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.connection import check_connection
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import (
@@ -177,7 +177,7 @@ def argument_spec() -> Spec:
 
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
-    module = hiding_secrets(module_class)(argument_spec=argument_spec(), supports_check_mode=True)
+    module = secret_hiding_class(module_class)(argument_spec=argument_spec(), supports_check_mode=True)
     answer(module, partial(check_connection, module.params, ONE_VM_OPTIONS, time.time()))
 
 

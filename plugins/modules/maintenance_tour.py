@@ -244,7 +244,7 @@ from functools import partial
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, secret_hiding_class
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.maintenance.carried_out import carry_out
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.maintenance.tour_options import (
     PLANNED,
@@ -263,7 +263,7 @@ def argument_spec() -> Spec:
 
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
-    module = hiding_secrets(module_class)(
+    module = secret_hiding_class(module_class)(
         argument_spec=argument_spec(), mutually_exclusive=[("apply", "plan_file")], supports_check_mode=True
     )
     run = plan_maintenance if module.params["state"] == PLANNED else carry_out

@@ -118,7 +118,7 @@ from functools import partial
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, hiding_secrets
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.entry_point import answer, secret_hiding_class
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import connection_argument_spec
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.node_checks import health_info
 
@@ -135,7 +135,7 @@ def argument_spec() -> dict[str, dict[str, t.Any]]:
 
 def main(module_class: type[AnsibleModule] = AnsibleModule) -> None:
     """Run the module."""
-    module = hiding_secrets(module_class)(argument_spec=argument_spec(), supports_check_mode=True)
+    module = secret_hiding_class(module_class)(argument_spec=argument_spec(), supports_check_mode=True)
     answer(module, partial(health_info, module.params))
 
 

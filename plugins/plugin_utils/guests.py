@@ -172,7 +172,7 @@ def _read_guests(reader: Reader, kept: KeptNames) -> list[Variables]:
     snapshot = read_settled(reader, patience=0)
     silent = {guest.vmid for guest in snapshot.guests if guest.name is None and guest.status == "unknown"}
     if silent:
-        names = kept.known(snapshot, silent) | read_config_names(reader, silent)
+        names = kept.recall(snapshot, silent) | read_config_names(reader, silent)
         guests = (replace(guest, name=names.get(guest.vmid, guest.name)) for guest in snapshot.guests)
         snapshot = replace(snapshot, guests=tuple(guests))
     kept.keep(snapshot)

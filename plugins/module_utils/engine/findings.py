@@ -42,7 +42,7 @@ NODES_NAMED = 5
 """How many nodes the sentence names of each rule; the data has them all."""
 
 
-def missing_on(by_plugin: Mapping[str, Status]) -> dict[str, float]:
+def shortages_in(by_plugin: Mapping[str, Status]) -> dict[str, float]:
     """Return how much of each resource a node lacks: the most that any rule says."""
     missing: dict[str, float] = {}
     for status in by_plugin.values():

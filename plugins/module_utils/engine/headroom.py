@@ -114,7 +114,7 @@ class Headroom:
         self._answers: dict[tuple[int, Room], Stranding | None] = {}
         self._bonds = _Bonds(cluster)
 
-    def stranding(self, node: NodeInfo, new: GuestSize) -> Stranding | None:
+    def find_stranding(self, node: NodeInfo, new: GuestSize) -> Stranding | None:
         """Return a loss that could not be absorbed if the new VM ran on node; None if all could."""
         self._catch_up()
         if self._stranded or node.index not in self._room:
@@ -122,10 +122,10 @@ class Headroom:
             return first if isinstance(first, Stranding) else None
         key = node.index, new.size
         if key not in self._answers:
-            self._answers[key] = self._find_stranding(node, new)
+            self._answers[key] = self._compute_stranding(node, new)
         return self._answers[key]
 
-    def _find_stranding(self, node: NodeInfo, new: GuestSize) -> Stranding | None:
+    def _compute_stranding(self, node: NodeInfo, new: GuestSize) -> Stranding | None:
         """Return the loss that could not be absorbed if the new VM ran on the node; None if all could."""
         found: Evacuation | Stranding | None = None
         if not self._has_room_elsewhere(node.index, new):
@@ -307,7 +307,7 @@ class _Bonds:
         self._cluster = cluster
         self._everywhere = frozenset(info.index for info in cluster.nodes)
         self._within = self._bound(rules)
-        self._apart = self._kept_apart(rules)
+        self._apart = self._vmids_apart(rules)
         self._where = {vmid: self._host(vmid) for vmid in self._apart}
 
     def _bound(self, rules: Iterable[HARule]) -> dict[int, frozenset[int]]:
@@ -332,7 +332,7 @@ class _Bonds:
                 found[vmid] = found.get(vmid, self._everywhere) & wanted
         return found
 
-    def _kept_apart(self, rules: Iterable[HARule]) -> dict[int, frozenset[int]]:
+    def _vmids_apart(self, rules: Iterable[HARule]) -> dict[int, frozenset[int]]:
         """Return the VMIDs that guests must be apart from, by VMID."""
         found: dict[int, frozenset[int]] = {}
         for rule in rules:

@@ -76,14 +76,14 @@ def node_matcher(request: Request) -> Callable[[Node], bool]:
     """Return a function that returns whether the request's C(node), pattern and required expressions allow a node."""
     pattern = compiled_regex(request)
 
-    def allowed(node: Node) -> bool:
+    def is_allowed(node: Node) -> bool:
         return (
             (request.node is None or request.node == node.name)
             and (pattern is None or pattern.matches(node.name))
             and matches_all(request.node_required, node)
         )
 
-    return allowed
+    return is_allowed
 
 
 def untolerated_taints(tolerations: Sequence[Toleration], node: Node, effect: str) -> Iterator[Taint]:

@@ -324,13 +324,13 @@ def build_profiles(
     plugin_config is the parsed file; above has sections that are merged into every profile last.
     Raises InvalidPluginConfig.
     """
-    config = _mapping("plugin_config", plugin_config)
+    config = _checked_mapping("plugin_config", plugin_config)
     common = {section: plugins for section, plugins in config.items() if section != "profiles"}
-    own = _mapping("plugin_config.profiles", config.get("profiles"))
+    own = _checked_mapping("plugin_config.profiles", config.get("profiles"))
     layers: dict[str, dict[str, t.Any]] = {name: laid_over(named, common) for name, named in NAMED.items()}
     for name, body in own.items():
         where = f"profiles.{name}"
-        body = _mapping(where, body)
+        body = _checked_mapping(where, body)
         extends = body.get("extends", name if name in NAMED else DEFAULT)
         if extends not in NAMED:
             raise InvalidPluginConfig(
@@ -363,7 +363,7 @@ def laid_over(below: t.Any, above: t.Any, depth: int = 4) -> t.Any:
     return {key: laid_over(below.get(key), above.get(key), depth - 1) for key in keys}
 
 
-def _mapping(where: str, value: t.Any) -> Mapping[str, t.Any]:
+def _checked_mapping(where: str, value: t.Any) -> Mapping[str, t.Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):

@@ -192,12 +192,12 @@ def suitable(node: NodeInfo, kind: DriveKind) -> Suitable:
         for storage in storages:
             if storage.active:
                 on.setdefault(storage.use.shelf, []).append(storage)
-        rankings = [_ranking(shelf, some, kind) for shelf, some in on.items()]
+        rankings = [_shared_ranking(shelf, some, kind) for shelf, some in on.items()]
         found = node.suitable[kind] = Suitable(storages, rankings)
     return found
 
 
-def _ranking(shelf: Shelf, storages: Sequence[NodeStorage], kind: DriveKind) -> Ranking:
+def _shared_ranking(shelf: Shelf, storages: Sequence[NodeStorage], kind: DriveKind) -> Ranking:
     """Return the ranking of these storages of a shelf: the same one for all nodes that see the same shared storages."""
     key = kind, tuple(storage.use.name for storage in storages)
     if key not in shelf.rankings:

@@ -118,7 +118,8 @@ def require_same(vmid: int, planned: Identity, found: Identity) -> None:
     else:
         what = "its config has changed since, and does not show whether it is the same guest, rolled back or changed"
     raise NotTheSameGuest(
-        f"VMID {vmid}: {what}: planned {named(planned)}, found {named(found)}; nothing was done with the latter",
+        f"VMID {vmid}: {what}: planned {guest_label(planned)}, found {guest_label(found)}; nothing was done with the "
+        "latter",
         vmid=vmid,
         planned=as_json(planned),
         found=as_json(found),
@@ -159,7 +160,7 @@ def _uuid(text: object) -> str | None:
     return lower if _UUID.fullmatch(lower) else None
 
 
-def named(identity: Identity) -> str:
+def guest_label(identity: Identity) -> str:
     """Return a guest as messages name it."""
     word = "VM" if identity.kind == "qemu" else "container"
     name = f'{word} "{identity.name}"' if identity.name else f"a {word} without a name"

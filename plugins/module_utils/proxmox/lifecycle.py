@@ -27,7 +27,7 @@ from .finder import TRIES, Config, Finder
 from .ha_membership import join_ha
 from .options.drives import drive_size, kind_of, media_of
 from .outcomes import allocations, is_missing, is_running_already
-from .tasks import QuorumGuard, TaskFollower, TaskResult, Upid, nothing, send_write
+from .tasks import QuorumGuard, TaskFollower, TaskResult, Upid, no_result, send_write
 from .writes import GuestWriter, check_nothing
 
 # Seconds within which the effect of a write shows in the API. After a lost answer, no effect until then means that the
@@ -370,7 +370,7 @@ class Lifecycle:
             return True
         return any(row.get("sid") == f"vm:{vmid}" and row.get("state") == "started" for row in rows)
 
-    def _send(self, send: Callable[[], R], done: Callable[[], R | None] = nothing) -> R:
+    def _send(self, send: Callable[[], R], done: Callable[[], R | None] = no_result) -> R:
         return send_write(send, self._poller.sleep, done)
 
 

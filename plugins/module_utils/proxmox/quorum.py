@@ -38,14 +38,14 @@ class Quorum:
         """The votes that the cluster needs."""
         return (sum(self.votes.values()) + self.device) // 2 + 1
 
-    def left_without(self, away: Collection[str]) -> int:
+    def votes_without(self, away: Collection[str]) -> int:
         """Return the votes that are there while these nodes are away."""
         there = (votes for name, votes in self.votes.items() if name in self.online and name not in away)
         return sum(there) + (self.device if self.connected else 0)
 
     def objection(self, away: Collection[str]) -> str:
         """Return why these nodes must not be away, as a sentence part; empty if they may."""
-        left = self.left_without(away)
+        left = self.votes_without(away)
         if not self.votes or left >= self.needed:
             return ""
         missing = sorted(name for name in self.votes if name not in self.online and name not in away)

@@ -155,7 +155,7 @@ def is_destroyed_since(reader: Reader, node: str, vmid: int, made: str, since: f
     return any(has_later(task_rows(reader, name, vmid), _DESTROYING) for name in names if name != node)
 
 
-def migrating(reader: Reader) -> frozenset[int]:
+def migrating_guests(reader: Reader) -> frozenset[int]:
     """Return the VMIDs of the guests whose migration runs now, or is being requested of the HA manager, as far as this
     user may see that.
     """
@@ -360,11 +360,11 @@ BUSY_PAUSE = 3.0
 _PAUSE = 1.0
 
 
-def nothing() -> None:
+def no_result() -> None:
     """Return None: the default of done, for writes that may be carried out twice."""
 
 
-def send_write(send: Callable[[], R], sleep: Callable[[float], None], done: Callable[[], R | None] = nothing) -> R:
+def send_write(send: Callable[[], R], sleep: Callable[[float], None], done: Callable[[], R | None] = no_result) -> R:
     """Send a write and return its result. After a lost answer or a lock timeout, return what done returns, the result
     if the write was carried out; if that is None, send the write again, three times in total.
 

@@ -49,7 +49,7 @@ from ..reservations.ledger import Ledger
 from ..reservations.opening import folder_of, names_folder, open_ledger
 from ..reservations.records import Holder, Reservation
 from .births import is_another
-from .options.metrics import METRICS, stated_of
+from .options.metrics import METRICS, stated_metrics
 from .options.rules import standing_rules
 from .stopping import Stop
 
@@ -101,7 +101,7 @@ class Access:
         Raises InvalidRequest, InvalidSnapshot, ConnectionFailed, AuthenticationFailed, LedgerUnavailable, ...
         """
         recorded, standing = params.get("snapshot"), standing_rules(params)
-        stated = stated_of(params) if params.get(METRICS) or params.get("balance") else Stated()
+        stated = stated_metrics(params) if params.get(METRICS) or params.get("balance") else Stated()
         if recorded is not None:
             reader = RecordedReader.from_file(recorded) if isinstance(recorded, str) else RecordedReader(recorded)
             return cls(reader, None, open_ledger("none"), None, False, facts, standing, stated=stated)
@@ -196,7 +196,7 @@ class Access:
         """Return the names of VMs on offline nodes, as far as they can be found out."""
         found = read_config_names(self.reader, vmids)
         rest = set(vmids) - found.keys()
-        return found | KeptNames(names_folder(), self.endpoint).known(snapshot, rest) if rest else found
+        return found | KeptNames(names_folder(), self.endpoint).recall(snapshot, rest) if rest else found
 
     def identity(self) -> str:
         """Return the cluster's name in the ledger, the same for every user and every address."""

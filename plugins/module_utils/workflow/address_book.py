@@ -196,7 +196,7 @@ class AddressBook:
         if self._unread and not pool.ignore_unread:
             raise NoAddressAvailable(
                 f"{entry.label}: no address of pool {pool.name} can be chosen: the configurations of "
-                f"{_named(self._unread)} cannot be read, and one of them may have it"
+                f"{_guest_list(self._unread)} cannot be read, and one of them may have it"
             )
         taken = {*used, *self._announced, *self._reserved, *self._claimed, *self._fixed, *self._gateways}
         address = pool.choose(taken)
@@ -223,7 +223,7 @@ class AddressBook:
     def _holder(self, entry: Entry, guest: Guest | None, address: Address) -> str | None:
         """Return what else has or gets the address, None if nothing does."""
         others = [other for other in self._usage().get(address, ()) if guest is None or other.vmid != guest.vmid]
-        holder = _named(others) if others else self._reserved.get(address) or self._claimed.get(address)
+        holder = _guest_list(others) if others else self._reserved.get(address) or self._claimed.get(address)
         return None if holder == entry.label else holder
 
     def _usage(self) -> Mapping[Address, Sequence[Guest]]:
@@ -243,7 +243,7 @@ class AddressBook:
     def _tell_duplicates(self) -> None:
         for address, guests in sorted((self._used or {}).items(), key=lambda item: (item[0].version, item[0])):
             if len(guests) > 1 and any(_contains(pool, address) for pool in self._pools.values()):
-                text = f"{address} is the address of several guests: {_named(guests)}"
+                text = f"{address} is the address of several guests: {_guest_list(guests)}"
                 self.doubts += [text] if text not in self.doubts else []
 
 
@@ -251,6 +251,6 @@ def _contains(pool: AddressPool, address: Address) -> bool:
     return address.version == pool.network.version and address in pool.network
 
 
-def _named(guests: Sequence[Guest]) -> str:
+def _guest_list(guests: Sequence[Guest]) -> str:
     ordered = sorted(guests, key=lambda guest: guest.vmid)
     return ", ".join(first([f"{each.name or 'a guest'} ({each.vmid} on {each.node})" for each in ordered], _TOLD))

@@ -27,7 +27,7 @@ from ..errors import (
 )
 from ..model import Disk, Guest, Identity, Request
 from ..proxmox.creations import BeingCreated
-from ..proxmox.identity import Sameness, compare, named
+from ..proxmox.identity import Sameness, compare, guest_label
 from ..proxmox.options.drives import Drive
 from ..proxmox.options.request import vm_request
 from ..reservations.ledger import AlreadyReserved
@@ -239,7 +239,7 @@ def _stranger(planned: Identity | None, now: Identity | None) -> str | None:
     sameness = compare(planned, now)
     if sameness is Sameness.SAME:
         return None
-    other = f"planned {named(planned)}, found {named(now)}"
+    other = f"planned {guest_label(planned)}, found {guest_label(now)}"
     return f"another guest has its VMID: {other}" if sameness is Sameness.OTHER else f"it may be another guest: {other}"
 
 

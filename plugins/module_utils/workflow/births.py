@@ -12,7 +12,7 @@ from ..errors import NotTheSameGuest
 from ..model import Guest, Identity
 from ..proxmox.api.failures import UNREADABLE
 from ..proxmox.api.reader import Reader
-from ..proxmox.identity import Sameness, as_json, compare, identity_of, named
+from ..proxmox.identity import Sameness, as_json, compare, guest_label, identity_of
 from ..proxmox.tasks import Upid, is_destroyed_since, task_rows
 from ..reservations.records import Reservation
 from .options.entries import Entry
@@ -73,7 +73,8 @@ def check_birth(
             continue
         raise NotTheSameGuest(
             f"{entry.label}: VMID {guest.vmid} belongs to a VM other than the one that was created, or the VM was "
-            f"rolled back since: found {named(found)}, which is unchanged; if it is the requested VM, set adopt=true",
+            f"rolled back since: found {guest_label(found)}, which is unchanged; if it is the requested VM, set "
+            "adopt=true",
             vmid=guest.vmid,
             planned=None if each.identity is None else as_json(each.identity),
             found=as_json(found),

@@ -147,7 +147,7 @@ def cluster_state(whole: Snapshot, stand_ins: Iterable[Guest], excluded: Collect
     return state
 
 
-def known_among(asked: Mapping[int, Request], guests: Iterable[Guest]) -> dict[int, Request]:
+def requests_of_existing(asked: Mapping[int, Request], guests: Iterable[Guest]) -> dict[int, Request]:
     """Return the requests in asked, by VMID, whose VMs are among the guests under the requested name."""
     names = {guest.vmid: guest.name for guest in guests}
     return {vmid: request for vmid, request in asked.items() if vmid in names and request.name in ("", names[vmid])}
@@ -156,7 +156,7 @@ def known_among(asked: Mapping[int, Request], guests: Iterable[Guest]) -> dict[i
 def with_rules_of(asked: Mapping[int, Request], snapshot: Snapshot) -> Snapshot:
     """Return the snapshot with the groups and rules of the VMs that a run requests, as Proxmox does not store these."""
     guests = {guest.vmid: guest for guest in snapshot.guests}
-    for vmid, request in known_among(asked, snapshot.guests).items():
+    for vmid, request in requests_of_existing(asked, snapshot.guests).items():
         standing = guests[vmid].constraints
         both = merge_constraints(request.constraints, standing.affinity, standing.node_required)
         # Proxmox tells which HA rule a guest is in.

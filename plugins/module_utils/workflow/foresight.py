@@ -19,7 +19,7 @@ from ..proxmox.inventory.named_volumes import read_volumes
 from ..proxmox.inventory.nodes import with_bridges
 from ..proxmox.options.drives import volumes_of
 from ..proxmox.options.kinds import NET
-from ..proxmox.options.request import create_parameters, named_by
+from ..proxmox.options.request import create_parameters, names_in
 from .job import Job, State
 from .new_ha_rules import refusals
 from .pools import unknown_pool
@@ -83,7 +83,7 @@ class Foresight:
             raise InvalidRequest(f"{label}: {text}")
         lacking = [f"{label}: {text}" for text in self._missing_bridges(host, parameters)]
         unsure = []
-        for option, kind, name, there in self._named(host, parameters):
+        for option, kind, name, there in self._resources_in(host, parameters):
             what = f"{NAMED_KINDS[kind]} {name!r}"
             if there is False:
                 lacking.append(f"{label}: {option}: there is no {what} on {node}, or this user may not use it")
@@ -111,9 +111,9 @@ class Foresight:
                     f"known: {known_names(bridges, bridge)}"
                 )
 
-    def _named(self, node: Node, parameters: Mapping[str, t.Any]) -> Iterator[tuple[str, str, str, bool | None]]:
+    def _resources_in(self, node: Node, parameters: Mapping[str, t.Any]) -> Iterator[tuple[str, str, str, bool | None]]:
         """Yield what options name, as option, kind, name, and whether the node has it; None if that is not known."""
-        named = {each: option for option, value in sorted(parameters.items()) for each in named_by({option: value})}
+        named = {each: option for option, value in sorted(parameters.items()) for each in names_in({option: value})}
         told = {each for other in self.snapshot.nodes for each in other.has}
         unread = named.keys() - told
         has = with_named(self.reader, [node], self.snapshot.storages, unread)[0].has if unread else node.has

@@ -36,8 +36,8 @@ from .cautions import allocation_cautions
 from .counting import (
     cluster_state,
     count_reservations,
-    known_among,
     known_guests,
+    requests_of_existing,
     reservation_of,
     with_moves,
     with_rules_of,
@@ -366,7 +366,7 @@ class Placer:
         """Return the run's requests for VMs that exist already."""
         if not self._asked:
             return ()
-        return known_among(self._asked, placement.scheduler.cluster.guests.values()).values()
+        return requests_of_existing(self._asked, placement.scheduler.cluster.guests.values()).values()
 
     def note(self, job: Job, outcome: Outcome, placement: Placement) -> None:
         """Note what was decided about a new VM."""

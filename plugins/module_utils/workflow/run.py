@@ -106,7 +106,7 @@ class Run:
         placement: Placement | None = None
         first = self._placement
         lessons, stands = self.lessons, False
-        with self._ending_early():
+        with self._end_when_interrupted():
             while due or placement is None:
                 try:
                     if self._approved is not None:
@@ -133,11 +133,11 @@ class Run:
                 if self._keep is not None:
                     self._keep_plan(self._keep)
                 # After the first write, all_or_nothing can no longer hold the other jobs back.
-                stands = self.wrote or not (self._options.all_or_nothing and self.failed())
+                stands = self.wrote or not (self._options.all_or_nothing and self.failed_jobs())
                 if self._writes and stands and self.room is not None and self.room.is_due:
                     due, lessons = self._make_room(self.room, due), replace(lessons, moved={})
                     continue
-                if self._writes and stands and (stands := self._wait_for_others(bool(self.failed()))):
+                if self._writes and stands and (stands := self._wait_for_others(bool(self.failed_jobs()))):
                     lessons = self.lessons = self._bind(due, placement)
                 else:
                     self._give_back(due)
@@ -148,7 +148,7 @@ class Run:
         return [report_of(job) for job in self.jobs]
 
     @contextmanager
-    def _ending_early(self) -> Iterator[None]:
+    def _end_when_interrupted(self) -> Iterator[None]:
         """End the run when it is interrupted: give back what it has not begun, and note it in the jobs."""
         try:
             yield
@@ -164,7 +164,7 @@ class Run:
         """End the run as a signal does. Another thread may call this."""
         self._stop.ask()
 
-    def failed(self) -> list[Job]:
+    def failed_jobs(self) -> list[Job]:
         """Return the jobs that have failed so far."""
         return [job for job in self.jobs if job.error is not None]
 
@@ -258,7 +258,7 @@ class Run:
 
     def _keep_plan(self, keep: Callable[[Sequence[Job]], None]) -> None:
         """Keep the plan of all jobs, unless the run has already written or a job has failed."""
-        if self.wrote or self.failed() or (self.room is not None and self.room.moved):
+        if self.wrote or self.failed_jobs() or (self.room is not None and self.room.moved):
             return
         try:
             keep(self.jobs)
@@ -339,7 +339,7 @@ class Run:
         queued = [job for job in due if job.state is State.QUEUED]
         if queued:
             return queued
-        if not self.failed():
+        if not self.failed_jobs():
             return ()
         unplaced = [job for job in self.jobs if job.is_unplaced]
         doubtful = [job for job in self.jobs if isinstance(job.error, VMNotKnown)]
@@ -361,29 +361,29 @@ class Run:
         if not doubtful or self._is_pointless(doubtful):
             return False
         try:
-            return self._waiting.until_names_are_known(doubtful)
+            return self._capacity_wait.until_names_are_known(doubtful)
         finally:
             for job in doubtful:
-                job.note_wait(self._waiting.waited)
+                job.note_wait(self._capacity_wait.waited)
 
     def _wait_for_capacity(self, unplaced: Sequence[Job], placement: Placement) -> bool:
         """Wait until another try may succeed for one of the jobs that did not fit. Returns False if none can."""
         if not unplaced:
             return False
         try:
-            return not self._is_pointless() and self._waiting.until_worth_a_try(unplaced, placement.seen.snapshot)
+            return not self._is_pointless() and self._capacity_wait.until_worth_a_try(unplaced, placement.seen.snapshot)
         finally:
             for job in unplaced:
-                job.note_wait(self._waiting.waited)
+                job.note_wait(self._capacity_wait.waited)
 
     def _is_pointless(self, besides: Collection[Job] = ()) -> bool:
         """Whether another try is pointless: with all_or_nothing, one job that cannot succeed fails the whole run.
         besides are failed jobs that may succeed nevertheless.
         """
-        return self._options.all_or_nothing and not all(job.is_hopeful or job in besides for job in self.failed())
+        return self._options.all_or_nothing and not all(job.is_hopeful or job in besides for job in self.failed_jobs())
 
     @cached_property
-    def _waiting(self) -> Waiting:
+    def _capacity_wait(self) -> Waiting:
         seconds, profile_of = self._options.wait_for_capacity, self._placer.profile_of
         return Waiting(seconds, profile_of, self._access.glance, tell=self._report_wait, began=self._began)
 

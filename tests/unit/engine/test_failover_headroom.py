@@ -90,10 +90,10 @@ def test_ha_rule_that_keeps_guests_apart__follows_them() -> None:
     plans = Headroom(state, LIMITS)
     new = GuestSize(Room(22 * GIB, 1), "the new VM")
     third = next(info for info in state.nodes if info.name == "pve3")
-    assert plans.stranding(third, new) is None
+    assert plans.find_stranding(third, new) is None
     state.remove(101)
     state.restore(replace(guests[1], node="pve2"))
-    stranded = plans.stranding(third, new)
+    stranded = plans.find_stranding(third, new)
     assert stranded is not None
     assert stranded.guest.label == "VM db-1 (100)"
 
@@ -238,7 +238,7 @@ def test_what_passes__survives_the_loss_of_any_node(
         state = cluster(nodes, running)
         headroom = Headroom(state, LIMITS)
         new = GuestSize(Room(wanted * GIB, 1), "the new VM")
-        if headroom.stranding(state.nodes[index], new) is None:
+        if headroom.find_stranding(state.nodes[index], new) is None:
             after = cluster(nodes, [*running, guest(999, f"n{index}", 1, wanted)])
             for lost in after.nodes:
                 assert can_be_absorbed(after, lost.name)
@@ -270,7 +270,7 @@ def test_keeping_up_with_the_run__answers_as_reading_again_does(
         new = GuestSize(Room(gib * GIB, 1), "the new VM")
         anew = Headroom(state, LIMITS)
         for info in state.nodes:
-            assert kept.stranding(info, new) == anew.stranding(info, new)
+            assert kept.find_stranding(info, new) == anew.find_stranding(info, new)
         if number % 3 == 2:
             state.forget(500 + number - 1)
         state.assume(guest(500 + number, f"n{(number * gib) % 4}", 1, gib, status="assumed"))

@@ -34,8 +34,8 @@ def kept(tmp_path: Path) -> KeptDemands:
 
 
 def test_within_the_hour__it_is_known_and_shifted(kept: KeptDemands, tmp_path: Path) -> None:
-    assert kept.known([VM], GRID) == {101: DEMANDS}
-    assert kept.known([VM], later(1800))[101][CPU].curve == (None, 2.0, 3.0, 3.0)
+    assert kept.recall([VM], GRID) == {101: DEMANDS}
+    assert kept.recall([VM], later(1800))[101][CPU].curve == (None, 2.0, 3.0, 3.0)
     (path,) = (tmp_path / "usage").iterdir()
     assert path.stat().st_mode & 0o077 == 0
 
@@ -57,7 +57,7 @@ def test_anything_else__is_read_again(
 ) -> None:
     found = KeptDemands(tmp_path / "usage", owner) if owner else kept
 
-    assert found.known([guest], grid) == {}
+    assert found.recall([guest], grid) == {}
 
 
 ENTRY: dict[str, t.Any] = {"name": "web", "end": GRID.end, "curves": {CPU: [1, 2, 3, 4]}}
@@ -84,9 +84,9 @@ def test_damaged_file__is_no_error_and_not_believed(kept: KeptDemands, tmp_path:
     (path,) = (tmp_path / "usage").iterdir()
     path.write_text(content, encoding="utf-8", errors="surrogateescape")
 
-    assert kept.known([VM], GRID) == {}
+    assert kept.recall([VM], GRID) == {}
     kept.keep({101: DEMANDS}, [VM], GRID)
-    assert kept.known([VM], GRID) == {101: DEMANDS}
+    assert kept.recall([VM], GRID) == {101: DEMANDS}
 
 
 def test_place_that_cannot_be_written__keeps_nothing(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_place_that_cannot_be_written__keeps_nothing(tmp_path: Path) -> None:
     for folder in (None, tmp_path / "usage", tmp_path / "usage" / "below"):
         found = KeptDemands(folder, "cluster op@pve")
         found.keep({101: DEMANDS}, [VM], GRID)
-        assert found.known([VM], GRID) == {}
+        assert found.recall([VM], GRID) == {}
 
 
 def test_old_guests_and_files__are_removed(kept: KeptDemands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ def kept(tmp_path: Path) -> Path:
 
 
 def test_names__are_those_of_the_guests_that_are_asked_for(kept: Path) -> None:
-    assert names(kept).known(SILENT, {101, 103}) == {101: "db"}
+    assert names(kept).recall(SILENT, {101, 103}) == {101: "db"}
     (path,) = (kept / "names").iterdir()
     assert (path.stat().st_mode | path.parent.stat().st_mode) & 0o077 == 0
 
@@ -54,23 +54,23 @@ def test_names__are_those_of_the_guests_that_are_asked_for(kept: Path) -> None:
     ],
 )
 def test_names__of_another_cluster_or_guest_are_not_known(kept: Path, other: Snapshot) -> None:
-    assert names(kept).known(other, {101, 102, 103}) == {}
+    assert names(kept).recall(other, {101, 102, 103}) == {}
 
 
 def test_names__behind_another_address_are_not_known(kept: Path) -> None:
-    assert names(kept, "192.0.2.2").known(SILENT, {101}) == {}
+    assert names(kept, "192.0.2.2").recall(SILENT, {101}) == {}
 
 
 def test_names__are_known_for_an_hour_or_as_long_as_they_are_kept_again(kept: Path) -> None:
     clock = Clock()
     for clock.now in (4599.0, 8198.0):
-        found = names(kept, clock=clock).known(SILENT, {101, 102})
+        found = names(kept, clock=clock).recall(SILENT, {101, 102})
         assert found == {101: "db", 102: "web"}
         names(kept, clock=clock).keep(
             replace(SILENT, guests=tuple(replace(g, name=found[g.vmid]) for g in SILENT.guests))
         )
     for clock.now in (8198.0 + 3600, 8197.0):
-        assert names(kept, clock=clock).known(SILENT, {101}) == {}
+        assert names(kept, clock=clock).recall(SILENT, {101}) == {}
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,11 @@ def test_names__are_known_for_an_hour_or_as_long_as_they_are_kept_again(kept: Pa
 def test_names__in_a_damaged_file_are_not_known(kept: Path, content: str) -> None:
     (path,) = (kept / "names").iterdir()
     path.write_bytes(content.encode("utf-8", "surrogateescape"))
-    assert names(kept).known(SILENT, {101}) == {}
+    assert names(kept).recall(SILENT, {101}) == {}
 
 
 def test_names__are_not_kept_without_a_place_for_them(tmp_path: Path) -> None:
     (tmp_path / "names").write_text("a file")
     names(tmp_path).keep(NAMED)
     KeptNames(None, ("192.0.2.1", 8006)).keep(NAMED)
-    assert names(tmp_path).known(SILENT, {101}) == {}
+    assert names(tmp_path).recall(SILENT, {101}) == {}

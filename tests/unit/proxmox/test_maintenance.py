@@ -65,7 +65,7 @@ def cluster_of(count: int, **qdevice: str) -> Answers:
 def test_quorum__counts_a_qdevice_by_its_algorithm(count: int, qdevice: dict[str, str], needed: int, left: int) -> None:
     found = read_quorum(cluster_of(count, **qdevice))
 
-    assert (found.needed, found.left_without({"pve1"})) == (needed, left)
+    assert (found.needed, found.votes_without({"pve1"})) == (needed, left)
     assert bool(found.objection({"pve1"})) is (left < needed)
 
 

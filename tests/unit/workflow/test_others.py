@@ -20,7 +20,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.mo
     CREATED_BY_OTHERS,
     MOVED_BY_OTHERS,
     busy_guests,
-    coming_to,
+    incoming_guests,
 )
 
 NODES = (node("pve1"), node("pve2"))
@@ -98,10 +98,10 @@ def test_guest__is_coming_to_a_node_while_its_move_there_is_reserved(
 ) -> None:
     state = ClusterState(Snapshot(nodes=NODES, guests=(guest(101, "pve1"),)))
     there = move(**{"vmid": 101, **held})
-    assert coming_to({"pve2"}, state, [there]) == coming
-    assert coming_to({"pve1"}, state, [there]) == set()
+    assert incoming_guests({"pve2"}, state, [there]) == coming
+    assert incoming_guests({"pve1"}, state, [there]) == set()
 
 
 def test_guest_that_has_arrived__is_not_coming() -> None:
     state = ClusterState(Snapshot(nodes=NODES, guests=(guest(101, "pve2"),)))
-    assert coming_to({"pve2"}, state, [move()]) == set()
+    assert incoming_guests({"pve2"}, state, [move()]) == set()

@@ -93,7 +93,7 @@ class Automaton:
         """Return the positions of START or of END."""
         return sum(1 << position for position, symbol in enumerate(self.symbols) if symbol == anchor)
 
-    def reading(self, char: str) -> int:
+    def positions_reading(self, char: str) -> int:
         """Return the positions that read `char`."""
         return sum(
             1 << position

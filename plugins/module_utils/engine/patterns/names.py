@@ -63,7 +63,7 @@ class NamePattern:
             self._forget()
         self._steps += 1
         if char not in self._reading:
-            self._reading[char] = self._automaton.reading(char)
+            self._reading[char] = self._automaton.positions_reading(char)
         found = state.following[char] = self._state(self._automaton.after(state.positions & self._reading[char]))
         return found
 

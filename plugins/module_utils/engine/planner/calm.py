@@ -150,7 +150,7 @@ def _lasts(loads: UsedLoads, wanted: Balance, node: int, other: int, resource: s
 
 def _reason(board: Board, loads: UsedLoads, wanted: Balance, usage: Usage, relief: Relief) -> str:
     resource = relief.before.resource
-    before, left, other, after = loads.named(relief, resource)
+    before, left, other, after = loads.resource_loads(relief, resource)
     source, target = board.nodes[relief.source].name, board.nodes[relief.target].name
     names = ", ".join(part.guest.name or str(part.vmid) for part in relief.item.parts if part.guest is not None)
     verb = "had" if resource in PRESSURE_OF else "used"

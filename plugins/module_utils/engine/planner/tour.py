@@ -108,11 +108,11 @@ class _Moment:
 def _refill(snapshot: Snapshot, copied: Mapping[tuple[str, str], int]) -> tuple[Storage, ...]:
     """Return the storages after volumes were copied, which would otherwise count on both nodes for the whole tour."""
 
-    def changed(storage: Storage) -> Storage:
+    def add_copied(storage: Storage) -> Storage:
         more = copied.get((storage.name, storage.node), 0)
         return replace(storage, used=max(storage.used + more, 0)) if more and not storage.shared else storage
 
-    return tuple(map(changed, snapshot.storages)) if copied else snapshot.storages
+    return tuple(map(add_copied, snapshot.storages)) if copied else snapshot.storages
 
 
 class _TourSearch:
@@ -314,5 +314,5 @@ class _TourSearch:
             policy.cpu if "cpu" in policy.enforced else None, policy.memory if "memory" in policy.enforced else None
         )
         info = next((info for info in state.nodes if info.node.is_open), None)
-        found = None if info is None else Headroom(state, limits).stranding(info, NOTHING)
+        found = None if info is None else Headroom(state, limits).find_stranding(info, NOTHING)
         return "" if found is None else f"the loss of {found.lost} would strand {found.guest.label}"

@@ -180,7 +180,7 @@ class UsedLoads:
         for node in (source, target):
             self._loads.pop(node, None)
 
-    def named(self, relief: Relief, resource: str) -> tuple[float, float, float, float]:
+    def resource_loads(self, relief: Relief, resource: str) -> tuple[float, float, float, float]:
         """Return the load of one resource: of the source before and after the move, and of the target."""
         source, target, item = relief.source, relief.target, relief.item
         here, there = self._share(item, source), self._share(item, target, of=source)

@@ -267,7 +267,7 @@ class FailoverHeadroom(PreFilterPlugin, DeferredFilter):
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:
         asked: tuple[Headroom, GuestSize] = state[self.name]
         headroom, load = asked
-        found = headroom.stranding(node, load)
+        found = headroom.find_stranding(node, load)
         if found is None:
             return None
         memory, cores = found.guest.size

@@ -81,10 +81,10 @@ class DeviceScarcity(PreFilterPlugin, ScorePlugin):
         return SKIP if request.devices else None
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
-        return left_free(Supply(node.devices).free_by_pool()) if node.devices else 100.0
+        return scarcity_score(Supply(node.devices).free_by_pool()) if node.devices else 100.0
 
 
-def left_free(counts: Sequence[int]) -> float:
+def scarcity_score(counts: Sequence[int]) -> float:
     """Return the score of a node whose pools have that many devices left."""
     return 100.0 / (1.0 + sum(count / (1.0 + count) for count in counts))
 
@@ -104,7 +104,7 @@ class DeviceFit(FindsDevices, ScorePlugin):
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
         found = self.devices_on(state, request, node)
-        return 0.0 if isinstance(found, Status) else left_free(found.supply.free_by_pool())
+        return 0.0 if isinstance(found, Status) else scarcity_score(found.supply.free_by_pool())
 
     def normalize(
         self, state: CycleState, request: Request, nodes: Sequence[NodeInfo], scores: list[float]

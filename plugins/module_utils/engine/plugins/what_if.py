@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from ...model import Request
 from ..cache import ClusterState
 from ..cloning import cloned_disks
-from ..findings import WHAT_IF, findings_in_parts, missing_on
+from ..findings import WHAT_IF, findings_in_parts, shortages_in
 from ..framework.interface import PostFilterPlugin
 from ..framework.status import Status
 
@@ -57,12 +57,12 @@ def nearest(request: Request, refusals: Refusals) -> dict[str, t.Any] | None:
     asked = {resource: _amount(request, resource) for resource in ("cpu", "memory", "storage")}
 
     def distance(node: str) -> tuple[int, float, str]:
-        missing = missing_on(refusals[node])
+        missing = shortages_in(refusals[node])
         others = sum(not status.shortages for status in refusals[node].values())
         return others, sum(amount / asked.get(what, 1.0) for what, amount in missing.items()), node
 
     best = min(refusals, key=distance)
-    return {"node": best, "missing": missing_on(refusals[best]), "also": _refusing_rules(refusals[best])}
+    return {"node": best, "missing": shortages_in(refusals[best]), "also": _refusing_rules(refusals[best])}
 
 
 def _amount(request: Request, resource: str) -> float:

@@ -56,7 +56,7 @@ class _Numbers(Automaton):
 
     def __init__(self, tree: Tree) -> None:
         super().__init__(tree, longest=MAX_DIGITS)
-        self._reading = {digit: self.reading(digit) for digit in DIGITS}
+        self._reading = {digit: self.positions_reading(digit) for digit in DIGITS}
         # What may be read first, after the anchors.
         self._start = self.pass_anchors(self.first, self.anchor_positions(START))
         # For 0 to MAX_DIGITS, the positions from which exactly so many digits lead to the end.

@@ -44,7 +44,7 @@ class KeptDemands:
         self._folder = folder
         self._owner = owner
 
-    def known(self, guests: Iterable[Guest], grid: Grid) -> dict[int, Demands]:
+    def recall(self, guests: Iterable[Guest], grid: Grid) -> dict[int, Demands]:
         """Return what is known of these guests, as curves on this grid. Slots that have ended since have the last known
         value.
         """

@@ -36,7 +36,7 @@ class KeptNames:
         self._path = None if folder is None or endpoint is None else folder / f"{key[:32]}.json"
         self._clock = clock
 
-    def known(self, snapshot: Snapshot, vmids: Iterable[int]) -> dict[int, str]:
+    def recall(self, snapshot: Snapshot, vmids: Iterable[int]) -> dict[int, str]:
         """Return the names of these guests by VMID, as far as they are known. On a node that is online, a guest without
         a name is a new one, which may have the VMID of another.
         """

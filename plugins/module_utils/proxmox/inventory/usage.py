@@ -111,7 +111,7 @@ def read_demands(
 ) -> dict[int, Mapping[str, Demand]]:
     """Return what guests used, by VMID and resource, as far as this user may read it. What is kept is not read."""
     wanted = list(guests)
-    known = kept.known(wanted, grid)
+    known = kept.recall(wanted, grid)
     by_vmid = {guest.vmid: guest for guest in wanted if guest.vmid not in known}
 
     def read(vmid: int) -> list[Row]:

@@ -30,7 +30,7 @@ def unexplained_refusal(check: Mapping[str, t.Any], kind: str, target: str) -> s
     reasons = refusals_in(check).get(target) or {}
     if unknown := unknown_in(reasons, NOT_ALLOWED):
         return f"Proxmox VE refuses {target} for a reason that this version does not know, {unknown}"
-    allowed = allowed_by(check)
+    allowed = allowed_nodes(check)
     if allowed is not None and not reasons and target not in allowed:
         return f"{target} is not among the nodes that Proxmox VE allows"
     return None
@@ -41,7 +41,7 @@ def refusals_in(check: Mapping[str, t.Any]) -> Mapping[str, t.Any]:
     return check.get("not_allowed_nodes") or check.get("not-allowed-nodes") or {}
 
 
-def allowed_by(check: Mapping[str, t.Any]) -> Collection[str] | None:
+def allowed_nodes(check: Mapping[str, t.Any]) -> Collection[str] | None:
     """Return the nodes that the check allows; None if it does not tell."""
     allowed: Collection[str] | None = check.get("allowed_nodes", check.get("allowed-nodes"))
     return allowed

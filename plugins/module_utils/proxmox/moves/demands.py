@@ -14,7 +14,7 @@ from ...engine.texts import first, join_words
 from ...model import Demands, DeviceClaim, Guest
 from ..inventory.named import SNIPPET
 from ..options.kinds import OF_DRIVER
-from ..options.request import named_by, traits_of
+from ..options.request import names_in, traits_of
 from .mobility_ha import Surroundings
 
 _DEVICE = re.compile(r"(hostpci|usb)\d+")
@@ -46,7 +46,7 @@ def _snippets(config: Mapping[str, t.Any], *, live: bool) -> frozenset[tuple[str
     """
     needed = ("hookscript",) if live else ("hookscript", "cicustom")
     options = {key: config[key] for key in needed if config.get(key)}
-    return frozenset(each for each in named_by(options) if each[0] == SNIPPET)
+    return frozenset(each for each in names_in(options) if each[0] == SNIPPET)
 
 
 def _bridges(config: Mapping[str, t.Any]) -> frozenset[str]:

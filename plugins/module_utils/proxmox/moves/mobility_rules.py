@@ -17,7 +17,7 @@ from ...plans import API, HA, LIVE, OFFLINE, RESTART, LocalDisk, Mobility
 from ..contract import NOT_ALLOWED, unknown_in
 from ..options.drives import SMALL_VOLUME, is_cloudinit
 from ..options.values import size_in_config
-from .checks import allowed_by, refusals_in, unknown_in_check
+from .checks import allowed_nodes, refusals_in, unknown_in_check
 from .demands import OF_ITS_NODE, demands_of, of_another_machine, with_lesser_processors, without_bridges
 from .mobility_ha import Cause, Surroundings, against_ha, cure_of_ha, obstacle_of_ha, together_with, via_of
 
@@ -396,7 +396,7 @@ def _refused_nodes(
             yield node, f"lacked the mapped devices of {join_words(devices)}"
         if unknown := unknown_in(reasons, NOT_ALLOWED):
             yield node, f"were refused by Proxmox VE for a reason that this version does not know, {unknown}"
-    allowed = allowed_by(check)
+    allowed = allowed_nodes(check)
     if allowed is not None:
         for node in around.nodes.keys() - told.keys() - {*allowed} - {guest.node}:
             yield node, "were not among the nodes that Proxmox VE allows"

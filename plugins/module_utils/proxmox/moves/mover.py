@@ -44,7 +44,7 @@ requests.
 """
 
 
-def undemanding(_configs: Mapping[int, Mapping[str, t.Any]]) -> bool:
+def demand_nothing(_configs: Mapping[int, Mapping[str, t.Any]]) -> bool:
     """Check nothing."""
     return False
 
@@ -66,7 +66,7 @@ class Mover:
         self._takes_connections: dict[str, bool] = {}
 
     def move(
-        self, move: Move, *, fence: Callable[[], None] = no_fence, demanding: Demanding = undemanding
+        self, move: Move, *, fence: Callable[[], None] = no_fence, demanding: Demanding = demand_nothing
     ) -> tuple[str, ...]:
         """Check that the guest is the one that was planned for and still as the plan assumes, move it, and return when
         it has arrived: warnings for the user.

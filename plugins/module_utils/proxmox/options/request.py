@@ -112,11 +112,11 @@ def traits_of(options: Mapping[str, t.Any]) -> Traits:
         "bridges": frozenset(net["bridge"] for net in nets if "bridge" in net),
         "cpu_type": cpu.get("cputype"),
         "cpu_flags": frozenset(flag[1:] for flag in cpu.get("flags", "").split(";") if flag.startswith("+")),
-        "named": frozenset(named_by(options)),
+        "named": frozenset(names_in(options)),
     }
 
 
-def named_by(options: Mapping[str, t.Any]) -> Iterator[tuple[str, str]]:
+def names_in(options: Mapping[str, t.Any]) -> Iterator[tuple[str, str]]:
     """Yield what options name that only some nodes may have, as (kind, name)."""
     for key, value in options.items():
         family, text = key.rstrip("0123456789"), str(value)

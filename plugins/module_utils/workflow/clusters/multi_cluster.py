@@ -195,7 +195,7 @@ class MultiClusterRun:
             try:
                 share.execute(check_mode=not write)
             finally:
-                gate.arrive(site.name, failed=bool(share.failed()))
+                gate.arrive(site.name, failed=bool(share.failed_jobs()))
 
         with Stop().threads(max(len(shares), 1)) as pool:
             futures = [pool.submit(carry_out, site, share) for site, share in shares.items()]

@@ -9,7 +9,7 @@ import typing as t
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
-from ...engine.findings import amount_text, missing_on
+from ...engine.findings import amount_text, shortages_in
 from ...engine.framework.status import Category, Status
 from ...engine.plugins.storages import VolumeBinding
 from ...engine.scheduling_cycle import Scheduler
@@ -163,7 +163,7 @@ def _refusal(
     asked = {"cpu": request.cores, "memory": float(request.memory)}
     fits = [
         amount_text(resource, asked[resource] - missing)
-        for resource, missing in sorted(missing_on(refused).items())
+        for resource, missing in sorted(shortages_in(refused).items())
         if resource in asked and asked[resource] > missing
     ]
     verb = "started" if growth.starts else "updated"

@@ -116,10 +116,10 @@ def doubts(
     ]
     if not risked:
         return []
-    return [f"{named_nowhere(risked)}: a VM that is requested by name, and may be one of them, is treated as missing"]
+    return [f"{silent_text(risked)}: a VM that is requested by name, and may be one of them, is treated as missing"]
 
 
-def named_nowhere(silent: Iterable[Guest]) -> str:
+def silent_text(silent: Iterable[Guest]) -> str:
     """Return the text about VMs whose names Proxmox VE does not tell."""
     found = sorted({guest.vmid: guest for guest in silent}.values(), key=lambda guest: guest.vmid)
     nodes = join_words(sorted({guest.node for guest in found}))
@@ -256,7 +256,7 @@ def _not_known(entry: Entry, perhaps: Sequence[Guest]) -> VMNotKnown:
     """Return the error for a VM that may be one of those without a known name."""
     done = "nothing is removed" if entry.state == "absent" else "it is not created"
     return VMNotKnown(
-        f"{entry.label}: was not found, and may be one of those: {named_nowhere(perhaps)}. So {done}. Bring the node "
+        f"{entry.label}: was not found, and may be one of those: {silent_text(perhaps)}. So {done}. Bring the node "
         "back, set vmid, or set accept_unknown=true if the VM is none of them",
         vmids=[guest.vmid for guest in perhaps],
     )
@@ -302,7 +302,7 @@ def _check_rename(entry: Entry, guest: Guest, namesakes: Sequence[Guest], silent
         raise VMIDConflict(f"{label}, and cannot be renamed: the name belongs to {_name_guests(namesakes)}")
     if silent and not entry.accept_unknown:
         raise VMNotKnown(
-            f"{label}, and is not renamed, as others may have the name: {named_nowhere(silent)}. Bring the node back, "
+            f"{label}, and is not renamed, as others may have the name: {silent_text(silent)}. Bring the node back, "
             "or set accept_unknown=true if none of them has it",
             vmids=[each.vmid for each in silent],
         )

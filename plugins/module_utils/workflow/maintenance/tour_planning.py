@@ -228,7 +228,7 @@ def _step_of(step: TourStep, survey: Survey) -> StepPlan:
         shut_down=step.shut_down,
         stay=step.stay,
         prefer=tuple(sorted(step.prefer)),
-        votes=survey.quorum.left_without(step.nodes),
+        votes=survey.quorum.votes_without(step.nodes),
         votes_needed=survey.quorum.needed if survey.quorum.votes else 0,
         stranded=step.stranded,
         beside=step.beside,

@@ -21,7 +21,7 @@ from ...proxmox.inventory.snapshot import Needs, complete_snapshot
 from ...proxmox.moves.demands import demands_of
 from ...proxmox.moves.mobility_ha import Surroundings, against_ha
 from ...proxmox.moves.mover import stale
-from ...proxmox.tasks import migrating
+from ...proxmox.tasks import migrating_guests
 from ...reservations.ledger import Fence, LeasedCycle
 from ...reservations.records import Reservation, move_name
 from ..access import Access
@@ -147,7 +147,7 @@ class MoveGate:
         )
         if any(reservation.source and reservation.forsaken for reservation in reservations):
             # The task of a killed controller goes on, and may ask the HA manager for the move late.
-            snapshot = replace(snapshot, migrating=migrating(self._access.reader))
+            snapshot = replace(snapshot, migrating=migrating_guests(self._access.reader))
         counted = count_reservations(self._view(snapshot), reservations, is_another=self._access.is_another)
         cycle.confirm(counted.fulfilled)
         return counted

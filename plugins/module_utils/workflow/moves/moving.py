@@ -169,10 +169,10 @@ class Executor:
         try:
             admitted.begin()
 
-            def demanding(configs: Configs) -> bool:
+            def check_demands(configs: Configs) -> bool:
                 return gate.check_demands(move, configs, admitted)
 
-            report.warnings.extend(self._mover.move(move, fence=fence, demanding=demanding))
+            report.warnings.extend(self._mover.move(move, fence=fence, demanding=check_demands))
         except CollectionError as error:
             if begun and isinstance(error, (TaskTimeout, AnswerLost)):
                 # It may go on: other controllers count it until its reservation expires.

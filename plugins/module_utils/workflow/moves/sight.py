@@ -17,7 +17,7 @@ from ...model import Snapshot
 from ...plans import Goals
 from ...proxmox.inventory.freshness import is_moved_by_ha
 from ...proxmox.inventory.snapshot import Needs, complete_snapshot
-from ...proxmox.tasks import migrating
+from ...proxmox.tasks import migrating_guests
 from ...reservations.records import Reservation
 from ..access import Access
 from ..counting import Counted, cluster_state, count_reservations, with_moves
@@ -74,7 +74,7 @@ def live_look(access: Access, goals_of: Callable[[Snapshot], Goals], view: View 
         viewed = view(counted.snapshot)
         state = cluster_state(with_moves(viewed, under_way) if under_way else viewed, counted.stand_ins)
         busy = busy_guests(counted, snapshot.migrating)
-        return Sight(state, goals, busy, coming_to(goals.drain, state, reservations) & busy.keys(), cautions)
+        return Sight(state, goals, busy, incoming_guests(goals.drain, state, reservations) & busy.keys(), cautions)
 
     return look
 
@@ -106,7 +106,7 @@ def busy_guests(counted: Counted, migrations: Collection[int]) -> dict[int, str]
     }
 
 
-def coming_to(nodes: Collection[str], state: ClusterState, reservations: Iterable[Reservation]) -> frozenset[int]:
+def incoming_guests(nodes: Collection[str], state: ClusterState, reservations: Iterable[Reservation]) -> frozenset[int]:
     """Return the guests whose move to one of these nodes is reserved, and which are not there."""
     return frozenset(
         reservation.vmid
@@ -122,4 +122,4 @@ def at_work(access: Access) -> dict[int, str]:
     """Return what busy_guests returns for the cluster as it is now. Two requests."""
     reservations = access.ledger.reservations(access.identity())
     counted = count_reservations(access.glance(), reservations, is_another=access.is_another)
-    return busy_guests(counted, migrating(access.reader))
+    return busy_guests(counted, migrating_guests(access.reader))

@@ -33,7 +33,7 @@ LARGEST_FRACTION = 2
 """The largest fraction that metrics may have. Rounding makes them larger than 1; what is larger is a percentage."""
 
 
-def stated_of(params: Mapping[str, t.Any]) -> Stated:
+def stated_metrics(params: Mapping[str, t.Any]) -> Stated:
     """Return what the options state that nodes and guests used: metrics, which may also be given within balance.
 
     Raises InvalidRequest, which names the value.

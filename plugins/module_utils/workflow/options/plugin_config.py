@@ -90,14 +90,14 @@ def _with_options(config: dict[str, t.Any], params: Mapping[str, t.Any]) -> dict
         value = params.get(option)
         if not value:
             continue
-        settings = _mapping(_mapping(_mapping(config, section), plugin), "config")
+        settings = _ensure_mapping(_ensure_mapping(_ensure_mapping(config, section), plugin), "config")
         if settings.get(key, value) != value:
             raise InvalidRequest(f"{option}: contradicts {section}.{plugin}.config.{key} of plugin_config")
         settings[key] = value
     return config
 
 
-def _mapping(parent: dict[str, t.Any], key: str) -> dict[str, t.Any]:
+def _ensure_mapping(parent: dict[str, t.Any], key: str) -> dict[str, t.Any]:
     """Return the mapping at a key, which is added if there is none. Raises InvalidPluginConfig."""
     if parent.get(key) is None:
         parent[key] = {}

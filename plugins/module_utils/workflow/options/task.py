@@ -20,7 +20,7 @@ from ...errors import InvalidRequest
 from ...model import Guest, Snapshot
 from ...proxmox.options.request import vm_request
 from ...proxmox.options.values import check_range
-from ..existing.matching import is_silent, named_nowhere
+from ..existing.matching import is_silent, silent_text
 from .entries import Entry, Guard, build_entries, pools_of
 from .per_node import on_each_node
 from .plugin_config import check_entries, profiles_in_use, profiles_of
@@ -212,7 +212,7 @@ def surplus_entries(
     pools = {each.pool for each in series}
     silent = [guest for guest in guests if is_silent(guest) and (None in pools or guest.pool in {None, *pools})]
     if silent:
-        warnings.append(f"{named_nowhere(silent)}: VMs beyond count may be among them, and are not removed")
+        warnings.append(f"{silent_text(silent)}: VMs beyond count may be among them, and are not removed")
     others = [g for g in guests if g.name not in wanted and not any(each.owns(g) for each in series)]
     former = [f"{guest.name} ({guest.vmid})" for guest in others if any(each.had(guest) for each in series)]
     if former:

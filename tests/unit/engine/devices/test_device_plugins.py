@@ -14,7 +14,7 @@ from support.looking import normalized
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.passthrough import (
-    left_free,
+    scarcity_score,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import (
     NAMED,
@@ -158,18 +158,18 @@ def test_nothing__is_scored_in_a_cluster_without_devices() -> None:
 
 
 def test_first_free_device_of_a_mapping__weighs_most() -> None:
-    assert left_free([]) == left_free([0, 0]) == 100
-    steps = [left_free([count]) for count in range(4)]
+    assert scarcity_score([]) == scarcity_score([0, 0]) == 100
+    steps = [scarcity_score([count]) for count in range(4)]
     losses = [before - after for before, after in itertools.pairwise(steps)]
     assert losses == sorted(losses, reverse=True)
-    assert left_free([64, 1]) < left_free([65])
+    assert scarcity_score([64, 1]) < scarcity_score([65])
 
 
 @pytest.mark.parametrize(
     ("left", "score"), [([1], 100 / 1.5), ([3], 100 / 1.75), ([1, 1], 50), ([3, 1, 0], 100 / 2.25)]
 )
 def test_device_scarcity__is_100_by_one_and_what_each_mapping_has_left(left: list[int], score: float) -> None:
-    assert left_free(left) == pytest.approx(score)
+    assert scarcity_score(left) == pytest.approx(score)
 
 
 def test_constraint_that_fails_on_a_device__fails_that_vm_with_a_clear_error() -> None:
