@@ -259,6 +259,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         key = self._cache_key(path) if cached else ""
         seconds: float = self.get_option("details_timeout")
         sessions: list[Session] = []
+
         def connect() -> Session:
             sessions.append(Session.connect(self._connection()))
             return sessions[0]

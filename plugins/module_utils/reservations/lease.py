@@ -64,6 +64,8 @@ class Lease:
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Open a transaction that prolongs the lease. Raises LeaseLost if another process has taken it over."""
+        # The inner transaction rolls back, whatever ends the block.
+        # pylint: disable-next=contextmanager-generator-missing-cleanup
         with self.database.transaction(self.cluster) as transaction:
             prolonged = transaction.execute(
                 "UPDATE qemu_scheduler_leases SET expires = ? WHERE cluster = ? AND token = ? AND holder IS NOT NULL",
@@ -131,7 +133,7 @@ class _Place:
     ticket: str = field(default_factory=lambda: secrets.token_hex(8))
     since: float = 0.0
     renewed: float = 0.0
-    arrived: float = field(default_factory=lambda: time.monotonic())
+    arrived: float = field(default_factory=time.monotonic)
     ahead: int = 0
     found_ahead: int = 0
 

@@ -58,7 +58,6 @@ if t.TYPE_CHECKING:
     from ..proxmox.inventory.usage import Statistics
 
 
-
 @dataclass(eq=False)
 class Access:
     """The cluster of one run.

@@ -60,8 +60,7 @@ class ReadOnce:
     """A reader that sends each request once and shares the answer between threads. For reads of one point in time."""
 
     reader: Reader
-    # Looked up when it is made: the histories of tests put their own lock in its place.
-    _lock: threading.Lock = field(default_factory=lambda: threading.Lock(), init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _answers: dict[str, Future[t.Any]] = field(default_factory=dict, init=False)
 
     def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:

@@ -48,8 +48,7 @@ class Session:
     authentication: Authentication
     log_in: Callable[[], Authentication] | None = None
     before_write: Callable[[], None] | None = None
-    # Looked up when it is made: the histories of tests put their own lock in its place.
-    _logging_in: threading.Lock = field(default_factory=lambda: threading.Lock(), init=False)
+    _logging_in: threading.Lock = field(default_factory=threading.Lock, init=False)
     _date: str | None = field(default=None, init=False)
 
     @classmethod

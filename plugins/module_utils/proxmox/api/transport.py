@@ -260,8 +260,7 @@ class Hosts:
     sleep: Callable[[float], None]
     connect_within: float | None = None
     requests_made: int = 0
-    # Looked up when it is made: the histories of tests put their own lock in its place.
-    _lock: threading.Lock = field(default_factory=lambda: threading.Lock(), init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _position: int = field(default=0, init=False)
 
     @property

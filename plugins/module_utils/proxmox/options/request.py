@@ -178,7 +178,8 @@ def _name(params: Mapping[str, t.Any]) -> str:
             raise InvalidRequest("name: is missing, give name or vmid", option="name")
         return ""
     if not _NAME.fullmatch(str(name)):
-        raise invalid("name", name, "letters, digits, and dashes and dots between these, no dash beside a dot")
+        expected = "letters, digits and dashes, with dots only between parts that begin and end with a letter or digit"
+        raise invalid("name", name, expected)
     return str(name)
 
 
