@@ -16,7 +16,7 @@ import pytest
 
 FOUND = (
     276, 578091972, 101152, 501965, 503818, 508088, 810291, 910009, 960653, 967725, 1105710, 1108874, 1200850, 1207532,
-    600733, 802866, 852828, 901860,
+    600733, 802866, 852828, 901860, 1102789,
 )  # fmt: skip
 """Seeds that found a move without a reservation, a move that ended between two looks, a VM that was placed where a
 guest of its HA rule was going, a process that was interrupted twice, although modules ignore the second signal,

@@ -136,8 +136,8 @@ def is_destroyed_since(reader: Reader, node: str, vmid: int, made: str, since: f
     one has its VMID if any has.
 
     made is the UPID of the task that made it; if that is not known, it was requested at since by the server's clock, or
-    at any time. Tasks that this user cannot see do not count. One request more, and one for each other node, if the VM
-    has left the node.
+    at any time. Tasks that this user cannot see do not count. One request more, and one for each node, if the VM has
+    left the node.
     """
 
     def has_later(rows: Iterable[Mapping[str, t.Any]], types: Collection[str]) -> bool:
@@ -152,7 +152,9 @@ def is_destroyed_since(reader: Reader, node: str, vmid: int, made: str, since: f
     if not has_later(here, WORKERS):
         return False
     names = [str(row["node"]) for row in read_rows(reader, "/nodes") or () if row.get("status") == "online"]
-    return any(has_later(task_rows(reader, name, vmid), _DESTROYING) for name in names if name != node)
+    others = [name for name in names if name != node]
+    # The VM may have returned, and been destroyed here while the others were read.
+    return any(has_later(task_rows(reader, name, vmid), _DESTROYING) for name in (*others, node))
 
 
 def migrating_guests(reader: Reader) -> frozenset[int]:

@@ -253,7 +253,17 @@ def test_vm_that_was_moved__is_looked_for_on_all_nodes(where: str, expected: boo
         {"node": "pve3", "status": "offline"},
     ]
     destroyed = [{"type": "qmdestroy", "upid": f"UPID:{where}:00000652:00000102:6B0150B8:qmdestroy:400:op@pve:"}]
-    world = World(moved, nodes, destroyed if expected else [])
+    world = World(moved, nodes, destroyed if expected else [], moved)
 
     assert is_destroyed_since(world, "pve2", 400, made, None) is expected
-    assert world.calls == ["/nodes/pve2/tasks", "/nodes", "/nodes/pve1/tasks"]
+    again = [] if expected else ["/nodes/pve2/tasks"]
+    assert world.calls == ["/nodes/pve2/tasks", "/nodes", "/nodes/pve1/tasks", *again]
+
+
+def test_vm_that_returns_and_is_destroyed_meanwhile__is_noticed() -> None:
+    made = "UPID:pve2:00000650:00000100:6B0150A8:qmcreate:400:op@pve:"
+    moved = [{"type": "qmigrate", "upid": "UPID:pve2:00000651:00000101:6B0150A8:qmigrate:400:op@pve:"}]
+    destroyed = [{"type": "qmdestroy", "upid": "UPID:pve2:00000652:00000102:6B0150B8:qmdestroy:400:op@pve:"}]
+    nodes = [{"node": "pve1", "status": "online"}, {"node": "pve2", "status": "online"}]
+
+    assert is_destroyed_since(World(moved, nodes, [], destroyed), "pve2", 400, made, None)
