@@ -88,7 +88,10 @@ def how_many(
         last = counting.place_in_turn()
         decided = tuple(counting.placed)
         left = (most - len(decided)) // max(len(alone), 1)
-        more = {number: _count_more(scheduler, counting.requests[number], left) for number in alone}
+        more = {}
+        for number in alone:
+            found = how_many(cluster, profiles, [shapes[number]], default_profile=default_profile, most=left)
+            more[number] = More(found.total, found.limited_by, found.reason)
     finally:
         counting.keep(())
     names = [info.name for info in cluster.nodes]
@@ -100,21 +103,6 @@ def how_many(
     return replace(_report(last, names, per_node, fits), more=more)
 
 
-def _count_more(scheduler: Scheduler, shape: Request, most: int) -> More:
-    """Count how many VMs of one shape fit into the cluster as it is now, at most so many, and leave it so."""
-    counting = _Counting(scheduler, [shape], most)
-    try:
-        counting.skip_ahead()
-        last = counting.place_in_turn()
-        fit = len(counting.placed)
-    finally:
-        counting.keep(())
-    if last is None:
-        return More(fit)
-    report = _report(last, [info.name for info in scheduler.cluster.nodes], Counter(), (fit,))
-    return More(fit, report.limited_by, report.reason)
-
-
 class _Counting:
     """Places VMs in turn, with the decisions that the scheduler would make.
 
@@ -123,14 +111,13 @@ class _Counting:
 
     Attributes:
         placed: the decisions that are assumed, in order.
-        requests: the shapes.
     """
 
     def __init__(self, scheduler: Scheduler, requests: Sequence[Request], most: int) -> None:
         self.placed: list[Decision] = []
         self._scheduler = scheduler
         self._cluster = scheduler.cluster
-        self.requests = requests
+        self._requests = requests
         self._most = most
         used = {request.profile or scheduler.default_profile: scheduler.profile(request) for request in requests}
         plugins = [plugin for profile in used.values() for plugin in profile.plugins]
@@ -187,7 +174,7 @@ class _Counting:
 
     @property
     def _next(self) -> Request:
-        return self.requests[len(self.placed) % len(self.requests)]
+        return self._requests[len(self.placed) % len(self._requests)]
 
     def _is_normalized(self, outcome: Outcome) -> bool:
         return outcome.looked is None or not self._normalized.isdisjoint(outcome.looked.scoring_plugins())

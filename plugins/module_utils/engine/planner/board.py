@@ -201,9 +201,7 @@ class Board:
             self.state.forget(number)
         return found is not None
 
-    def refusal(
-        self, item: Item, node: int, counts: Callable[[Status], bool] | None = None
-    ) -> Status | None:
+    def refusal(self, item: Item, node: int, counts: Callable[[Status], bool] | None = None) -> Status | None:
         """Return why a filter refuses the item on the node, or None. The board stays as it is.
 
         Only refusals for which counts returns True count; None: all do.

@@ -75,7 +75,7 @@ def balance_of(params: Mapping[str, t.Any]) -> Balance:
     for key, (least, most) in _RANGES.items():
         if key in given:
             check_range(f"balance.{key}" if within.get(key) is not None else key, given[key], least, most)
-    of_use = {key for key in _OF_USE if key in given} | ({METRICS} & within.keys() if within.get(METRICS) else set())
+    of_use = [key for key in _OF_USE if key in given] + [METRICS] * bool(within.get(METRICS))
     useless = sorted(of_use) if by == ALLOCATED else []
     if useless:
         raise InvalidRequest(

@@ -65,8 +65,7 @@ def live_look(access: Access, goals_of: Callable[[Snapshot], Goals], view: View 
         goals = goals_of(counted.snapshot)
         cautions = ha_cautions(access.reader, counted.snapshot, goals) if needs.ha_resources else ()
         due = (guest for guest in counted.snapshot.guests if guest.vmid not in goals.stays)
-        drains_only = goals == Goals(drain=goals.drain, stays=goals.stays, prefer=goals.prefer)
-        if not drains_only or any(guest.node in goals.drain for guest in due):
+        if not goals.only_drains or any(guest.node in goals.drain for guest in due):
             # Guests may move: one request for each node.
             counted = replace(counted, snapshot=complete_snapshot(access.reader, counted.snapshot, Needs(bridges=True)))
         # Of a guest that has left a node to be drained nothing is left to do there.
