@@ -19,7 +19,7 @@ from . import zipped  # noqa: F401  # pylint: disable=unused-import
 from .engine.texts import alike, hint
 from .errors import CollectionError, Interrupted, InvalidRequest
 from .foreign_text import all_visible, on_one_line, visible
-from .other_words import NUMBERED, OF_TYPES, OPTIONS, VALUES
+from .other_words import OF_TYPES, OPTIONS, VALUES
 from .proxmox.api.session import contradicted_credentials
 from .secret_options import misshapen_secret, secret_names, secrets_in, without_value
 from .workflow.result import RunFailed
@@ -150,7 +150,11 @@ def _has_shape(value: t.Any, kind: str | None) -> bool:
 def _shape_of(name: str, option: Mapping[str, t.Any]) -> str:
     if option["type"] != "dict":
         return "a text" if option["type"] == "str" else "a list"
-    return OF_TYPES.get(name) or (f"a mapping with keys such as {name}0" if name in NUMBERED else "a mapping")
+    # Only an error needs the table.
+    from .proxmox.options.table import VM_OPTIONS
+
+    is_numbered = any(each.name == name and each.count for each in VM_OPTIONS)
+    return OF_TYPES.get(name) or (f"a mapping with keys such as {name}0" if is_numbered else "a mapping")
 
 
 def with_suggestions(message: str, argument_spec: Mapping[str, t.Any]) -> str:

@@ -42,6 +42,17 @@ def read_text(path: str, largest: int) -> str:
     return content.decode("utf-8")
 
 
+def recall_json(path: Path, largest: int) -> dict[str, t.Any]:
+    """Return the JSON object that an earlier run has stored in a file of at most so many bytes; empty if there is none,
+    or if it is damaged.
+    """
+    try:
+        content = json.loads(read_text(str(path), largest))
+    except (OSError, ValueError, RuntimeError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
 def append_text(path: str, text: str) -> None:
     """Append to a regular file, which is created if it is missing. Raises OSError, ValueError, also for a link.
 

@@ -33,25 +33,6 @@ OPTIONS: Mapping[str, str] = {
 }
 """Unknown options, with what is meant."""
 
-NUMBERED = frozenset(
-    (
-        "audio",
-        "hostpci",
-        "ide",
-        "ipconfig",
-        "net",
-        "numa",
-        "parallel",
-        "sata",
-        "scsi",
-        "serial",
-        "usb",
-        "virtio",
-        "virtiofs",
-    )
-)
-"""Options whose keys are their own names with a number."""
-
 VALUES: Mapping[str, str] = {
     **dict.fromkeys(("running", "up", "on", "poweredon", "powered-on"), "started"),
     **dict.fromkeys(("off", "down", "shutdown", "poweredoff", "powered-off"), "stopped"),

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.draining import drain_nodes
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.rebalancing import rebalance
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.common import ONE_VM_OPTIONS
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.schedule import schedule
 
 from .tours import tour
-from .wishes import VM_OPTIONS
 
 Warn = Callable[[str], None]
 RUNS: dict[str, Callable[[dict[str, t.Any], bool, Warn], dict[str, t.Any]]] = {
-    "qemu_schedule": lambda params, check, warn: schedule(params, VM_OPTIONS, check_mode=check, warn=warn),
+    "qemu_schedule": lambda params, check, warn: schedule(params, ONE_VM_OPTIONS, check_mode=check, warn=warn),
     "node_drain": lambda params, check, warn: drain_nodes(params, check_mode=check, warn=warn),
     "maintenance_tour": lambda params, _check, warn: tour(params, warn),
     "cluster_rebalance": lambda params, check, warn: rebalance(params, check_mode=check, warn=warn),

@@ -37,7 +37,6 @@ TENANT = "tenant"
 """The pool of those who have VMs of their own in the cluster."""
 
 NODES = ("pve1", "pve2", "pve3", "pve4")
-VM_OPTIONS = ONE_VM_OPTIONS
 MODULES: dict[str, t.Any] = {
     "qemu_schedule": qemu_schedule,
     "node_drain": node_drain,
@@ -134,5 +133,5 @@ def parameters(module: str = "qemu_schedule", *, roomy: bool = False, ruled: boo
 @functools.cache
 def requests(*, roomy: bool = False, ruled: bool = False) -> dict[str, Request]:
     """What a task requests, by the names of the VMs."""
-    entries = build_entries(parameters(roomy=roomy, ruled=ruled), VM_OPTIONS, 0.0)
+    entries = build_entries(parameters(roomy=roomy, ruled=ruled), ONE_VM_OPTIONS, 0.0)
     return {entry.request.name: entry.request for entry in entries}

@@ -126,10 +126,9 @@ class Watch:
         check_range("repeat_interval", params["repeat_interval"], 0)
         self.interval: float = params["interval"]
         self._params = params
-        self._per_vm = ONE_VM_OPTIONS
         self._profiles, self._profile = profiles_of(params)
         self._shapes = self._shapes_of(params["capacity"])
-        Task.of({**params, "vms": params["vms"] or []}, self._per_vm, time.time())
+        Task.of({**params, "vms": params["vms"] or []}, ONE_VM_OPTIONS, time.time())
         standing_rules(params)
         self._facts = facts_of(params["nodes"])
         self._access: Access | None = None
@@ -144,7 +143,7 @@ class Watch:
             return None
         shape = {option: value for option, value in capacity["shape"].items() if value is not None}
         try:
-            return Shapes.of({**self._params, "vms": None, **shape}, self._per_vm, self._profiles, self._profile)
+            return Shapes.of({**self._params, "vms": None, **shape}, ONE_VM_OPTIONS, self._profiles, self._profile)
         except InvalidRequest as error:
             raise InvalidRequest(f"capacity.shape: {error.message}", **error.details) from error
 
@@ -281,7 +280,7 @@ class Watch:
         comparison, as its node is an event of its own.
         """
         params = {**self._params, "reservations": "none", "unmanaged": False}
-        for vm in fleet_info(params, self._per_vm, now)["vms"]:
+        for vm in fleet_info(params, ONE_VM_OPTIONS, now)["vms"]:
             error = (vm["error"] or {}).get("code")
             if error == ConnectionFailed.code:
                 yield from ((key, event) for key, event in self._drift.items() if event["name"] == vm["name"])

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import typing as t
 from collections.abc import Iterable, Mapping
@@ -19,7 +18,7 @@ from pathlib import Path
 
 from ...demand import MEASURED, Curve, Demand, Grid
 from ...errors import InvalidRequest
-from ...files import MIB, read_text, write_json
+from ...files import MIB, recall_json, write_json
 from ...model import Guest
 
 VERSION = 1
@@ -78,11 +77,8 @@ class KeptDemands:
         """Return what earlier runs have stored for this window. What cannot be read counts as nothing."""
         if self._folder is None:
             return {}
-        try:
-            content = json.loads(read_text(str(self._path(self._folder, grid)), LARGEST))
-            guests = content["guests"] if content["version"] == VERSION else {}
-        except (OSError, ValueError, RuntimeError, KeyError, TypeError, RecursionError):
-            return {}
+        content = recall_json(self._path(self._folder, grid), LARGEST)
+        guests = content.get("guests") if content.get("version") == VERSION else None
         return guests if isinstance(guests, dict) else {}
 
     def _path(self, folder: Path, grid: Grid) -> Path:

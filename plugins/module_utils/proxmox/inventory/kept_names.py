@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import time
 import typing as t
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from ...errors import InvalidRequest
-from ...files import MIB, read_text, write_json
+from ...files import MIB, recall_json, write_json
 from ...model import Guest, Snapshot
 
 LASTS = 3600.0
@@ -40,7 +39,8 @@ class KeptNames:
         """Return the names of these guests by VMID, as far as they are known. On a node that is online, a guest without
         a name is a new one, which may have the VMID of another.
         """
-        stored, nodes = self._read(), sorted(node.name for node in snapshot.nodes)
+        stored = {} if self._path is None else recall_json(self._path, LARGEST)
+        nodes = sorted(node.name for node in snapshot.nodes)
         offline = {node.name for node in snapshot.nodes if not node.online}
         wanted = {guest.vmid for guest in snapshot.guests if guest.node in offline}.intersection(vmids)
         rows = stored.get("guests") if stored.get("nodes") == nodes else None
@@ -60,15 +60,6 @@ class KeptNames:
         with contextlib.suppress(OSError, InvalidRequest):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_json("names", str(self._path), content)
-
-    def _read(self) -> dict[str, t.Any]:
-        if self._path is None:
-            return {}
-        try:
-            content = json.loads(read_text(str(self._path), LARGEST))
-        except (OSError, ValueError, RuntimeError, RecursionError):
-            return {}
-        return content if isinstance(content, dict) else {}
 
 
 def _name_in(row: t.Any, guest: Guest, now: float) -> str | None:

@@ -20,7 +20,8 @@ Config = Mapping[str, t.Any]
 _CLOUD_INIT = frozenset(
     {"cicustom", "cipassword", "citype", "ciupgrade", "ciuser", "nameserver", "searchdomain", "sshkeys"}
 )
-_ADDRESSES = "ipconfig"
+ADDRESSES = "ipconfig"
+"""What the options with the addresses of cards begin with."""
 _NUMBERS = ("memory", "balloon", "cores", "sockets", "vcpus")
 
 DEFAULTS: Config = MappingProxyType({"bios": "seabios", "memory": 512, "cores": 1, "sockets": 1})
@@ -65,10 +66,10 @@ def unread_cloud_init(config: Config, requested: Collection[str]) -> dict[str, s
 
     config is all that the VM has.
     """
-    data = [key for key in sorted(requested) if config.get(key) and (key in _CLOUD_INIT or key.startswith(_ADDRESSES))]
+    data = [key for key in sorted(requested) if config.get(key) and (key in _CLOUD_INIT or key.startswith(ADDRESSES))]
     if not any(is_drive(slot) and _holds_cloudinit(slot, value) for slot, value in config.items()):
         return dict.fromkeys(data, "the VM has no cloud-init drive; add one, for example ide2: STORAGE:cloudinit")
-    cards = {key: f"net{key.removeprefix(_ADDRESSES)}" for key in data if key.startswith(_ADDRESSES)}
+    cards = {key: f"net{key.removeprefix(ADDRESSES)}" for key in data if key.startswith(ADDRESSES)}
     return {key: f"the VM has no {card}" for key, card in cards.items() if card not in config}
 
 
@@ -76,7 +77,7 @@ def cloud_init_data(config: Config, changed: Collection[str]) -> list[str]:
     """Return which changed parameters are data on the VM's cloud-init drive; none if it has no such drive."""
     if not any(is_drive(slot) and _holds_cloudinit(slot, value) for slot, value in config.items()):
         return []
-    return [key for key in sorted(changed) if key in _CLOUD_INIT or key.startswith(_ADDRESSES)]
+    return [key for key in sorted(changed) if key in _CLOUD_INIT or key.startswith(ADDRESSES)]
 
 
 def _rules(config: Config) -> Iterator[Sequence[tuple[str, str]]]:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from ...engine.texts import alike, hint
 from ...errors import InvalidRequest
 from ...model import MIB, VMID_MAX, VMID_MIN, Decision, Request, Storage
-from .contradictions import check_contradictions, unread_cloud_init
+from .contradictions import ADDRESSES, check_contradictions, unread_cloud_init
 from .conversions import tags_of
 from .drives import Drive
 from .kinds import CICUSTOM, CPU, HOSTPCI, IPCONFIG, NET, USB, VIRTIOFS, absent_boot_devices
@@ -32,9 +32,6 @@ _CONTEXT_KEYS = {
     "vmid_range": "vmid.qemu-scheduler/range",
     "vmid_regex": "vmid.qemu-scheduler/regex",
 }
-
-_ADDRESSES = "ipconfig"
-"""What the options with the addresses of cards begin with."""
 
 _GATEWAYS = {"gw": "ip", "gw6": "ip6"}
 """The address that each gateway belongs to."""
@@ -70,7 +67,7 @@ def vm_request(params: Mapping[str, t.Any]) -> Request:
         # What else the VM has or gets is not known yet.
         check_contradictions(options, {}, defaults={})
         for option, value in options.items():
-            if option.startswith(_ADDRESSES):
+            if option.startswith(ADDRESSES):
                 _check_gateways(option, value)
     vmid, cores_max = params.get("vmid"), pluggable_vcpus(options)
     disks = [value.to_disk() for value in options.values() if isinstance(value, Drive)]
@@ -161,8 +158,7 @@ def create_parameters(request: Request, decision: Decision) -> dict[str, str | i
 
 def import_resizes(request: Request) -> dict[str, int]:
     """Return the requested sizes (bytes) of imported drives, by slot. Proxmox creates them in the size of the image."""
-    drives = {slot: value for slot, value in request.options.items() if isinstance(value, Drive)}
-    return {slot: drive.size for slot, drive in drives.items() if drive.source and drive.size}
+    return {slot: drive.size for slot, drive in drives_of(request.options).items() if drive.source and drive.size}
 
 
 def drives_of(options: Mapping[str, t.Any]) -> dict[str, Drive]:
@@ -240,7 +236,7 @@ def option_cautions(wanted: Mapping[str, t.Any], config: Mapping[str, t.Any]) ->
         options = ", ".join(option for option, why in gaps.items() if why == reason)
         cautions.append(f"the guest does not get {options}: {reason}")
     for option, value in wanted.items():
-        if option.startswith(_ADDRESSES):
+        if option.startswith(ADDRESSES):
             cautions += _address_cautions(option, value)
     return cautions
 

@@ -323,7 +323,7 @@ def _entry(position: int, where: str, body: Mapping[str, t.Any], rules: Mapping[
         limits=body.get("limits") or "enforce",
         apply_pending=body.get("apply_pending") or "never",
         given={name: value for name, value in body.items() if value is not None},
-        guard=NO_GUARD if body.get("only_tags") is body.get("only_pool") is None else Guard.of(body),
+        guard=Guard.of(body) if any(body.get(name) is not None for name in GUARD_OPTIONS) else NO_GUARD,
         host_groups=tuple(body.get("host_groups") or ()),
         host_vars=dict(body.get("host_vars") or {}),
         lasting=lasting,
