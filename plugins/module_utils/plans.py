@@ -79,11 +79,6 @@ class Goals:
     prefer: frozenset[str] = frozenset()
     usage: Usage | None = None
 
-    @property
-    def only_drains(self) -> bool:
-        """Whether nothing but the guests of the drained nodes may move."""
-        return self == Goals(drain=self.drain, stays=self.stays, prefer=self.prefer)
-
 
 @dataclass(frozen=True, slots=True)
 class LocalDisk:

@@ -130,7 +130,8 @@ class Attempts:
         mark = len(self.board.trail)
         search = Search(self.board, max(self._bounds.steps - self.steps, 0) // share)
         done = action(search)
-        self._spend(search)
+        self.steps += search.steps
+        self.exhausted |= search.exhausted
         return done and self._within(item, mark)
 
     def _within(self, item: Item | None, mark: int) -> bool:
@@ -146,10 +147,6 @@ class Attempts:
         if item is not None:
             self.bounded.add(item.index)
         return False
-
-    def _spend(self, search: Search) -> None:
-        self.steps += search.steps
-        self.exhausted |= search.exhausted
 
     def _pack(self, tasks: Sequence[ItemToPlace]) -> Attempt | None:
         """Place all items by packing, without moving others, where the items allow that."""
@@ -203,7 +200,8 @@ class Attempts:
             sum(step.item.cost for step in steps),
             [(step.item, step.target, step.why) for step in steps],
         )
-        self._spend(search)
+        self.steps += search.steps
+        self.exhausted |= search.exhausted
         if due and until_failure:
             self.board.undo(mark)
         return result

@@ -89,7 +89,7 @@ class Planning:
         moved are the moves of this run so far. prove: whether a solver checks the plan.
         """
         state, goals = sight.state, sight.goals
-        state = self.with_use(state, goals.drain if goals.only_drains else None)
+        state = self.with_use(state, goals.drain if sight.drains_only else None)
         if goals.balance is not None and goals.balance.by != ALLOCATED:
             usage = self._metering.usage(state, goals.balance)
             resting = goals.resting | guests_balanced_by_ha(self._access.reader, state.guests.values())

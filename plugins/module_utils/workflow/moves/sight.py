@@ -36,6 +36,7 @@ class Sight:
         busy: the guests that others move or create, by VMID, with the reason why this run does not move them.
         coming: those of them that are moving to a node to be drained.
         cautions: what the user must know of the HA manager, as sentences.
+        drains_only: whether the goals move nothing but guests of nodes to be drained.
     """
 
     state: ClusterState
@@ -43,6 +44,7 @@ class Sight:
     busy: Mapping[int, str] = field(default_factory=dict)
     coming: frozenset[int] = frozenset()
     cautions: tuple[str, ...] = ()
+    drains_only: bool = False
 
 
 Look = Callable[[], Sight]
@@ -65,7 +67,8 @@ def live_look(access: Access, goals_of: Callable[[Snapshot], Goals], view: View 
         goals = goals_of(counted.snapshot)
         cautions = ha_cautions(access.reader, counted.snapshot, goals) if needs.ha_resources else ()
         due = (guest for guest in counted.snapshot.guests if guest.vmid not in goals.stays)
-        if not goals.only_drains or any(guest.node in goals.drain for guest in due):
+        drains_only = goals == Goals(drain=goals.drain, stays=goals.stays, prefer=goals.prefer)
+        if not drains_only or any(guest.node in goals.drain for guest in due):
             # Guests may move: one request for each node.
             counted = replace(counted, snapshot=complete_snapshot(access.reader, counted.snapshot, Needs(bridges=True)))
         # Of a guest that has left a node to be drained nothing is left to do there.
@@ -73,7 +76,8 @@ def live_look(access: Access, goals_of: Callable[[Snapshot], Goals], view: View 
         viewed = view(counted.snapshot)
         state = cluster_state(with_moves(viewed, under_way) if under_way else viewed, counted.stand_ins)
         busy = busy_guests(counted, snapshot.migrating)
-        return Sight(state, goals, busy, incoming_guests(goals.drain, state, reservations) & busy.keys(), cautions)
+        coming = incoming_guests(goals.drain, state, reservations) & busy.keys()
+        return Sight(state, goals, busy, coming, cautions, drains_only)
 
     return look
 
