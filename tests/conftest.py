@@ -15,6 +15,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,8 @@ sys.path[:0] = [str(collections_root()), str(TESTS)]
 
 # A shell ignores it for what it starts in the background, and so would all that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+HANDLERS = [signal.default_int_handler, signal.SIG_DFL]
+"""Of SIGINT and SIGTERM, in all tests."""
 
 # Tests start hundreds of Pythons: these must not compile what they import each time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -55,6 +58,17 @@ settings.load_profile("project")
 
 # What is imported and collected lives as long as the process: garbage is collected of what comes after it.
 gc.disable()
+
+
+@pytest.fixture(autouse=True)
+def _signal_handlers() -> Iterator[None]:
+    """A test that leaves another handler would keep Ctrl-C from the session, and signals from later tests."""
+    yield
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    if handlers != HANDLERS:
+        for number, handler in zip((signal.SIGINT, signal.SIGTERM), HANDLERS, strict=True):
+            signal.signal(number, handler)
+        pytest.fail(f"the test left other handlers of signals: {handlers}")
 
 
 @pytest.hookimpl(trylast=True)

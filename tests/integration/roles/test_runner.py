@@ -39,7 +39,14 @@ def run(folder: Path, cluster: SimulatedCluster, playbook: str, **variables: Any
     for name in ("ANSIBLE_CALLBACK_PLUGINS", "ANSIBLE_CALLBACKS_ENABLED"):
         del env[name]
     return ansible_runner.run(
-        private_data_dir=str(folder), playbook=playbook, extravars=variables, envvars=env, quiet=True, ident=playbook
+        private_data_dir=str(folder),
+        playbook=playbook,
+        extravars=variables,
+        envvars=env,
+        quiet=True,
+        ident=playbook,
+        # Without a callback, the runner handles the signals of this process from now on, also after the job.
+        cancel_callback=lambda: False,
     )
 
 
