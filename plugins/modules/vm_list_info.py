@@ -24,7 +24,7 @@ options:
     type: str
   only_pool:
     description:
-      - Only VMs in this pool.
+      - Only VMs in this pool. A pool that does not exist, or that the user cannot see, is an error.
     type: str
   only_tags:
     description:

@@ -10,7 +10,10 @@ from collections import Counter
 from collections.abc import Mapping
 
 from ..engine.patterns.names import checked_pattern
-from ..model import OFF, Guest
+from ..engine.texts import known_names
+from ..engine.unknown_names import UNSEEN
+from ..errors import InvalidRequest
+from ..model import OFF, Guest, Snapshot
 from ..proxmox.api.failures import UNREADABLE
 from ..proxmox.api.reader import in_parallel
 from ..proxmox.api.session import ROOT, Session
@@ -31,9 +34,11 @@ def list_vms(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
     pattern = None if params.get("name") is None else checked_pattern("name", str(params["name"]))
     session = Session.connect(params)
     try:
+        snapshot = read_settled(session)
+        _check_pool(scope, snapshot)
         guests = [
             guest
-            for guest in sorted(read_settled(session).guests, key=lambda guest: guest.vmid)
+            for guest in sorted(snapshot.guests, key=lambda guest: guest.vmid)
             if guest.kind == "qemu" and not guest.template and scope.allows(guest)
             if pattern is None or is_silent(guest) or pattern.matches(guest.name or "")
         ]
@@ -62,6 +67,16 @@ def list_vms(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
             for parameter, why in found.left_out.items()
         ]
     return {"changed": False, "vms": vms, "left_out": left_out}
+
+
+def _check_pool(scope: Guard, snapshot: Snapshot) -> None:
+    """Raise InvalidRequest for a pool that is not there: without VMs, it would look like one that is empty."""
+    pools = snapshot.pools | {guest.pool for guest in snapshot.guests if guest.pool is not None}
+    if scope.pool is not None and scope.pool not in pools:
+        raise InvalidRequest(
+            f"only_pool: there is no pool {scope.pool!r}, or {UNSEEN}; known: {known_names(pools, scope.pool)}",
+            option="only_pool",
+        )
 
 
 def _config(session: Session, node: str, vmid: int) -> dict[str, t.Any] | str:
