@@ -316,6 +316,44 @@ def test_settings_of_others__stay_and_a_guest_under_the_same_vmid_is_not_started
     assert (cluster.state()["ceph_flags"], cluster.state()["pools"]) == (["noout"], {})
 
 
+def test_guest_that_runs_again__leaves_its_node_although_the_record_says_that_it_is_off(start: Start) -> None:
+    cluster, controller = start()
+    tour(controller, state="begun", name=["pve1"])
+    others = [102, 103, 104, 106]
+    tour(controller, state="prepared", name=["pve1"], shut_down=[101], may_run=others, shutdown={"force": True})
+
+    def staying() -> tuple[list[int], list[int]]:
+        step = next(step for step in tour(controller)["tour"]["steps"] if step["node"] == "pve1")
+        return step["stay"], [move["vmid"] for move in step["moves"]]
+
+    assert staying()[0] == [101]
+    # Its owner does not wait for the end of the tour, or somebody else has got the VMID.
+    cluster.set_guest(101, status="running")
+
+    stay, moves = staying()
+
+    assert (stay, 101 in moves) == ([], True)
+
+
+def test_guest_under_a_vmid_of_the_tour__is_not_shut_down_and_nothing_is_done_to_its_node(start: Start) -> None:
+    cluster, controller = start(**CEPH)
+    guests = [{"vmid": [101], "action": "shut_down"}, {"vmid": [102], "action": "stay"}]
+    planned = tour(controller, name=["pve1"], guests=guests)["tour"]
+    rest = {"shut_down": [101], "may_run": [102, 103, 104, 106], "shutdown": {"force": True}, "apply": planned}
+    tour(controller, state="begun", name=["pve1"])
+    for vmid in (101, 102):
+        cluster.remove_guest(vmid)
+        payroll = {"name": "payroll", "status": "running", "memory": 512, "disks": {"scsi0": "shared:2"}}
+        cluster.add_guest(vmid=vmid, node="pve1", **payroll)
+
+        result = tour(controller, state="prepared", name=["pve1"], **rest)
+
+        assert result["error_code"] == "GoalsNotReached"
+        assert f"pve1 still has guests that run: payroll ({vmid})" in result["msg"]
+        assert (cluster.state()["guests"][vmid]["status"], cluster.state()["ceph_flags"]) == ("running", [])
+        cluster.set_guest(vmid, status="stopped")
+
+
 def test_plan__is_kept_and_applied_only_to_the_same_tour(start: Start, tmp_path: Path) -> None:
     cluster, controller = start()
     file = str(tmp_path / "tour.json")

@@ -15,6 +15,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.cep
     nodes_with_ceph,
     pools_that_stop,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.moves.shutdown_record import shutdown_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.moves.tour_record import (
     TourRecord,
     record_of,
@@ -134,14 +135,21 @@ def test_right__is_held_by_an_entry_for_the_path_or_one_above_that_propagates() 
         {"begun": 5, "done": [], "set": {"noout": 1}, "off": [1]},
         {"begun": ["../pve1", 7, None], "done": {"pve1": "soon", "a b": 1}, "set": ["pause"], "off": {"pve1": 5}},
         {"off": {"pve1": {"x": MARK, "100": "rm -rf", "-1": MARK}, "{{ x }}": {"100": MARK}}},
+        # The role would log in to it.
+        {"begun": ["mallory"], "ha_maintenance": ["mallory"], "done": {"mallory": 5}, "agents": {"mallory": [100]}},
     ],
 )
 def test_record__that_others_have_changed_says_nothing(data: dict[str, t.Any]) -> None:
-    assert record_of(data) == TourRecord()
+    assert record_of(data, ["pve1", "pve2"]) == TourRecord()
+
+
+def test_record_of_a_shutdown__has_only_flags_that_a_shutdown_sets() -> None:
+    assert shutdown_of({"flags": ["noscrub", "noup", "noout", "pause"]}).flags == {"noout", "pause"}
 
 
 def test_record__keeps_what_is_left_to_do() -> None:
-    record = record_of({"begun": ["pve1"], "done": {"pve2": 5}, "set": ["noout"], "off": {"pve1": {"100": MARK}}})
+    data = {"begun": ["pve1"], "done": {"pve2": 5}, "set": ["noout"], "off": {"pve1": {"100": MARK}}}
+    record = record_of(data, ["pve1", "pve2"])
 
     ended = record.with_done("pve1", 9.5)
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..api.session import Session
-from ..ceph import FLAGS
+from ..ceph import SHUTDOWN_FLAGS
 from .drain_marks import FINGERPRINT
 from .own_pools import read_record, remove_pool, write_record
 
@@ -64,7 +64,7 @@ def shutdown_of(data: Mapping[str, t.Any]) -> ShutdownRecord:
         if found:
             ran[int(vmid)] = Ran(found[1], (int(found[2]), float(found[3] or math.inf)))
     flags = data.get("flags")
-    set_by_us = frozenset(flag for flag in (flags if isinstance(flags, list) else ()) if flag in FLAGS)
+    set_by_us = frozenset(flag for flag in (flags if isinstance(flags, list) else ()) if flag in SHUTDOWN_FLAGS)
     return ShutdownRecord(ran, set_by_us, data.get("disarmed") is True)
 
 

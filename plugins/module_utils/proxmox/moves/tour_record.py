@@ -13,9 +13,10 @@ from __future__ import annotations
 import json
 import re
 import typing as t
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from ...model import Guest
 from ..api.session import Session
 from . import own_pools
 from .drain_marks import FINGERPRINT
@@ -24,7 +25,6 @@ POOL = "maintenance-tour"
 NOOUT, BALANCE = "noout", "ha-auto-rebalance"
 
 _COMMENT = "qemu_scheduler.proxmox maintains nodes: "
-_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +53,27 @@ class TourRecord:
     def with_off(self, node: str, guests: Mapping[int, str]) -> TourRecord:
         return replace(self, off={**self.off, node: {**self.off.get(node, {}), **guests}}) if guests else self
 
+    def may_stay_off(self, guest: Guest) -> bool:
+        """Whether a guest is off on the node on which the tour has shut down one with its VMID."""
+        return not guest.running and guest.vmid in self.off.get(guest.node, {})
+
     def with_done(self, node: str, now: float) -> TourRecord:
         begun = tuple(name for name in self.begun if name != node)
         agents = {name: vmids for name, vmids in self.agents.items() if name != node}
         return replace(self, begun=begun, done={**self.done, node: int(now)}, agents=agents)
 
 
-def read_record(session: Session) -> TourRecord | None:
-    """Read the record; None if there is none. What is not understood of it is left out. One request."""
+def read_record(session: Session, members: Collection[str]) -> TourRecord | None:
+    """Read the record; None if there is none. What is not understood of it is left out. One request.
+
+    members are the nodes of the cluster: names of others would become hosts that the role logs in to.
+    """
     data = own_pools.read_record(session, POOL, _COMMENT)
-    return None if data is None else record_of(data)
+    return None if data is None else record_of(data, members)
 
 
-def record_of(data: Mapping[str, t.Any]) -> TourRecord:
-    """Return the record that a comment holds, without what no record has."""
+def record_of(data: Mapping[str, t.Any], members: Collection[str]) -> TourRecord:
+    """Return the record that a comment holds, without what no record of a cluster with these nodes has."""
 
     def read_list(key: str) -> list[t.Any]:
         value = data.get(key)
@@ -76,7 +83,7 @@ def record_of(data: Mapping[str, t.Any]) -> TourRecord:
         return value if isinstance(value, dict) else {}
 
     def is_node(name: t.Any) -> bool:
-        return isinstance(name, str) and bool(_NODE.fullmatch(name))
+        return isinstance(name, str) and name in members
 
     off = {
         name: {

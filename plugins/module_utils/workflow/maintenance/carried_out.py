@@ -17,12 +17,14 @@ from dataclasses import replace
 from ...engine.texts import join_words
 from ...errors import CollectionError, GoalsNotReached, Interrupted, TaskTimeout
 from ...foreign_text import visible
+from ...model import Identity
 from ...proxmox.agents import find_answering, find_silent, has_agent
 from ...proxmox.api.failures import UNREADABLE
 from ...proxmox.api.reader import in_parallel
 from ...proxmox.api.session import Session
 from ...proxmox.ceph import is_set, set_flag
 from ...proxmox.datacenter import balances_by_itself, let_balance
+from ...proxmox.identity import Sameness, compare
 from ...proxmox.inventory.ha_state import has_resources, in_maintenance
 from ...proxmox.moves.drain_marks import fingerprint
 from ...proxmox.moves.tour_record import BALANCE, NOOUT, TourRecord, read_record, remove_record, write_record
@@ -30,6 +32,7 @@ from ...proxmox.node_power import read_membership
 from ...proxmox.tasks import Poller, TaskFollower
 from ..stopping import Stop
 from .power import GuestPower, Running, read_guests
+from .tour_document import read_tour
 from .tour_options import (
     BEGUN,
     ENDED,
@@ -55,12 +58,16 @@ def carry_out(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[
     stop = Stop()
     session = Session.connect(params, before_write=stop.check)
     try:
-        keeper = Keeper(session, stop, options, float(params["timeout"]))
+        planned = {} if params["apply"] is None else read_tour(params["apply"], "apply")[1].identities
+        members = read_membership(session).members
+        keeper = Keeper(session, stop, options, float(params["timeout"]), [member.name for member in members])
         steps: Mapping[str, Callable[[], None]] = {
             RECORDED: lambda: None,
             BEGUN: lambda: keeper.begin(node),
             ENTERED: lambda: keeper.await_maintenance(node, True),
-            PREPARED: lambda: keeper.prepare(node, frozenset(params["shut_down"]), frozenset(params["may_run"])),
+            PREPARED: lambda: keeper.prepare(
+                node, frozenset(params["shut_down"]), frozenset(params["may_run"]), planned
+            ),
             LEFT: lambda: keeper.leave(node),
             FINISHED: lambda: keeper.finish(names),
             RELEASED: lambda: keeper.release(names),
@@ -71,7 +78,7 @@ def carry_out(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[
         for text in keeper.warnings:
             warn(text)
         record = describe(keeper.record)
-        nodes = [member.name for member in read_membership(session).members if member.online]
+        nodes = [member.name for member in members if member.online]
         return {
             "changed": keeper.changed, "record": record, "started": keeper.started, "off": keeper.off, "nodes": nodes,
         }  # fmt: skip
@@ -100,8 +107,11 @@ class Keeper:
         warnings: what the user must know, as sentences.
     """
 
-    def __init__(self, session: Session, stop: Stop, options: TourOptions, timeout: float) -> None:
-        found = read_record(session)
+    def __init__(
+        self, session: Session, stop: Stop, options: TourOptions, timeout: float, members: Collection[str]
+    ) -> None:
+        """members are the nodes of the cluster."""
+        found = read_record(session, members)
         self.record = found or TourRecord()
         self.changed = False
         self.off: list[int] = []
@@ -152,10 +162,14 @@ class Keeper:
                 f"{node} is {what} after {self._timeout:g} s; see the log of pve-ha-crm and pve-ha-lrm", node=node
             )
 
-    def prepare(self, node: str, shut_down: frozenset[int], may_run: frozenset[int]) -> None:
-        """Set noout, shut down guests, and prove that no other guest runs on the node."""
+    def prepare(
+        self, node: str, shut_down: frozenset[int], may_run: frozenset[int], planned: Mapping[int, Identity]
+    ) -> None:
+        """Set noout, shut down guests, and prove that no other guest runs on the node: none with another VMID, and none
+        that has got the VMID of one for which the tour was planned.
+        """
         guests = read_guests(self._session, node)
-        _check_empty(node, guests, shut_down | may_run)
+        _check_empty(node, guests, shut_down | may_run, planned)
         due = [guest for guest in guests if guest.vmid in shut_down and guest.running]
         record = self.record.with_begun(node)
         record = record.with_off(node, {guest.vmid: fingerprint(guest.identity) for guest in due})
@@ -170,7 +184,7 @@ class Keeper:
             self._power.shut_down(guest, self._options.seconds, force=self._options.force)
             self.off.append(guest.vmid)
             self.changed = True
-        _check_empty(node, read_guests(self._session, node), may_run)
+        _check_empty(node, read_guests(self._session, node), may_run, planned)
 
     def finish(self, nodes: Collection[str]) -> None:
         """Start the guests of nodes again that were shut down, remove noout, and note that the nodes are done.
@@ -266,12 +280,21 @@ class Keeper:
             self.record, self._is_there, self.changed = record, True, True
 
 
-def _check_empty(node: str, guests: Iterable[Running], may_run: frozenset[int]) -> None:
+def _check_empty(
+    node: str, guests: Collection[Running], may_run: frozenset[int], planned: Mapping[int, Identity]
+) -> None:
     """Raise GoalsNotReached if others of the guests run than those that may."""
-    running = [guest for guest in guests if guest.running and guest.vmid not in may_run]
+    may = {guest.vmid for guest in guests if guest.vmid in may_run and _is_planned(guest, planned)}
+    running = [guest for guest in guests if guest.running and guest.vmid not in may]
     if running:
         told = join_words([guest.label for guest in running])
         raise GoalsNotReached(f"{node} still has guests that run: {told}", guests=[each.vmid for each in running])
+
+
+def _is_planned(guest: Running, planned: Mapping[int, Identity]) -> bool:
+    """Whether a guest is the one that was planned for, if one was for its VMID."""
+    identity = planned.get(guest.vmid)
+    return identity is None or compare(identity, guest.identity) is Sameness.SAME
 
 
 def in_order(guests: Iterable[Running], *, last_first: bool) -> list[Running]:

@@ -59,8 +59,8 @@ class Survey:
 def read_survey(access: Access, names: Iterable[str], options: TourOptions) -> Survey:
     """Read which nodes are due, and what forbids their maintenance. Raises InvalidRequest for an unknown node."""
     reader, session = access.reader, access.writer()
-    survey = Survey(read_quorum(reader), read_record(session) or TourRecord())
     members = _members(reader.get("/cluster/status"))
+    survey = Survey(read_quorum(reader), read_record(session, members) or TourRecord())
     wanted = list(dict.fromkeys(names)) or sorted(members)
     require_members(wanted, members)
     now, within = time.time(), options.resume * 3600
@@ -75,7 +75,7 @@ def read_survey(access: Access, names: Iterable[str], options: TourOptions) -> S
     survey.due = tuple(name for name in left if not options.tests_needs or survey.needs[name])
     survey.skipped = {name: NO_NEED for name in left if name not in survey.due}
     survey.skipped |= dict.fromkeys(survey.done, DONE)
-    survey.unfinished = tuple(name for name in survey.record.begun if name in members and name not in survey.due)
+    survey.unfinished = tuple(name for name in survey.record.begun if name not in survey.due)
     if survey.due:
         survey.obstacles += health_obstacles(read_health(reader, sorted(members), options.accept))
         survey.obstacles += quorum_obstacles(survey.quorum, survey.due, options.accept)

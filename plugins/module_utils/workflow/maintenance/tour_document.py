@@ -115,17 +115,17 @@ def document_of(tour: TourPlan, premises: Premises) -> dict[str, t.Any]:
     return seal(FORMAT, {**writer_of(TOUR)(tour), ASSUMES: writer_of(PREMISES)(premises)})
 
 
-def read_tour(source: t.Any, option: str) -> TourPlan:
-    """Return the tour that an option holds, or that is in the file which it names.
+def read_tour(source: t.Any, option: str) -> tuple[TourPlan, Premises]:
+    """Return the tour that an option holds, or that is in the file which it names, and what it assumes.
 
     Raises InvalidRequest, which names the option and the key.
     """
     document = read_document(source, option)
     body = unseal(document, FORMAT, option)
-    take_premises(body, option)
+    premises = take_premises(body, option)
     tour: TourPlan = record(TourPlan, TOUR)(option, body)
     check_digest(document, option)
-    return tour
+    return tour, premises
 
 
 def departures_from(approved: TourPlan, now: TourPlan, done: Iterable[str]) -> list[str]:

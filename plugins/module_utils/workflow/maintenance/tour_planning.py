@@ -51,7 +51,7 @@ def plan_maintenance(params: Mapping[str, t.Any], *, check_mode: bool, warn: Cal
     """
     options, moves = TourOptions.of(params), MoveOptions.of(params)
     profiles, default = profiles_of(params)
-    approved = None if moves.apply is None else read_tour(moves.apply, "apply")
+    approved = None if moves.apply is None else read_tour(moves.apply, "apply")[0]
     access = Access.open(params, facts_of(params.get("nodes")))
     try:
         survey = read_survey(access, params["name"], options)
@@ -114,7 +114,7 @@ def _goals_of(access: Access, sight: Sight, survey: Survey, options: TourOptions
     """
     marks, begun = DrainMarks(access.writer()), frozenset(survey.record.begun) & set(survey.due)
     stays, if_stuck = options.choices_for(guest for guest in sight.state.guests.values() if guest.vmid > 0)
-    off = {vmid for guests in survey.record.off.values() for vmid in guests}
+    off = [guest.vmid for guest in sight.state.guests.values() if survey.record.may_stay_off(guest)]
     return TourGoals(
         nodes=survey.due,
         keep_order=options.keep_order,
@@ -243,8 +243,9 @@ def _needs_of(step: TourStep, survey: Survey) -> Iterator[str]:
 
 
 def _premises(tour: Tour, snapshot: Snapshot, identities: Mapping[int, Identity]) -> Premises:
-    """Return what the tour assumes of the guests that it moves or shuts down."""
+    """Return what the tour assumes of the guests that it moves, shuts down or lets stay."""
     due = {vmid for step in tour.steps for move in _moves_of(step) for vmid in move.vmids}
+    due |= {vmid for step in tour.steps for vmid in (*step.shut_down, *step.stay)}
     guests = {
         guest.vmid: GuestPremise.of(guest, identities[guest.vmid])
         for guest in snapshot.guests
