@@ -26,15 +26,13 @@ seems to be younger than that, the end of the task is read.
 def is_another(reader: Reader, reservation: Reservation, found: Identity) -> bool:
     """Whether a guest is not the one that a reservation is about, or does not look like it in every respect.
 
-    A VM whose creation was not followed to its end is known by the task of its creation only. The end of that task is
-    read only then: an unchanged run after a creation costs no further request.
+    A VM whose creation was not followed to its end is known by the task of its creation only. Tasks are read only
+    then: an unchanged run after a creation costs no further request.
     """
     known = reservation.identity
     if known is None:
         try:
-            return bool(reservation.task) and _is_made_by_others(
-                reader, reservation, Upid.parse(reservation.task), found
-            )
+            return bool(reservation.task) and _is_made_by_others(reader, reservation, found)
         except UNREADABLE:
             return False
     sameness = compare(known, found)
@@ -98,19 +96,29 @@ def is_proved(reader: Reader, reservations: Iterable[Reservation], guest: Guest,
             return compare(each.identity, found) is Sameness.SAME
         if not each.task or is_another(reader, each, found):
             return False
-        return not is_destroyed_since(reader, guest.node, guest.vmid, each.task, None)
+        return not _is_destroyed(reader, each, Upid.parse(each.task))
     return False
 
 
-def _is_made_by_others(reader: Reader, reservation: Reservation, task: Upid, found: Identity) -> bool:
-    """Whether a VM was made before or after the task, as Proxmox VE writes the time into its config while the task
-    runs. For a clone or a restored VM, that is the time of its source.
+def _is_made_by_others(reader: Reader, reservation: Reservation, found: Identity) -> bool:
+    """Whether a VM was made before or after the task of a reservation, as Proxmox VE writes the time into its config
+    while the task runs. For a clone or a restored VM, that is the time of its source: the tasks tell whether it was
+    destroyed since. Raises what an UNREADABLE list raises.
     """
+    task = Upid.parse(reservation.task)
     if task.type != "qmcreate" or found.ctime is None:
-        return False
+        return _is_destroyed(reader, reservation, task)
     waited = _WAITS if reservation.phase == "created" else 0
     if found.ctime <= task.started + waited:
         return found.ctime < task.started
     rows = task_rows(reader, task.node, reservation.vmid)
     ended = next((row.get("endtime") for row in rows if row.get("upid") == task.text), None)
     return ended is not None and found.ctime > int(ended)
+
+
+def _is_destroyed(reader: Reader, reservation: Reservation, task: Upid) -> bool:
+    """Whether the VM that a task made was destroyed. A clone is made on the node of its template, and the same task
+    moves it to its own.
+    """
+    nodes = {reservation.node: None, task.node: None}
+    return any(is_destroyed_since(reader, node, reservation.vmid, task.text, None) for node in nodes)

@@ -209,7 +209,7 @@ class Placer:
             entries,
             counted.snapshot.guests,
             counted.pending,
-            {guest.vmid for guest in snapshot.guests},
+            {guest.vmid: guest for guest in snapshot.guests},
             # The run does not wait for the names of guests on nodes that do not answer.
             lessons.abandoned | {guest.vmid for guest in snapshot.guests if guest.node not in online},
         )

@@ -263,6 +263,23 @@ def test_vm_that_has_the_vmid_of_an_unfinished_clone__is_not_finished(
     assert writes_to(cluster, int(guest_of(cluster)["vmid"])) == []
 
 
+@pytest.mark.parametrize("state", ["started", "absent"])
+def test_vm_that_has_the_vmid_of_a_clone_of_which_only_the_task_is_known__is_not_taken_for_it(
+    controller: Controller, control: Callable[..., Controller], cluster: SimulatedCluster, state: str
+) -> None:
+    """The time of a clone is that of its template, but the tasks tell that the clone was removed."""
+    killed(controller, cluster, "/clone", **CLONE)
+    until(lambda: any(guest["name"] == "web-1" for guest in cluster.state()["guests"].values()))
+    vmid = int(guest_of(cluster)["vmid"])
+    cluster.advance(30)
+    control(cluster).schedule(name="web-1", state="absent", reservations="none")
+    cluster.add_guest(vmid=vmid, name="web-1", node="pve1", config={"description": MARK})
+
+    for _time in range(2):
+        controller.fail("NotTheSameGuest", **{**CLONE, "state": state})
+    assert writes_to(cluster, vmid) == []
+
+
 @both_versions
 def test_new_vm_whose_marks_were_all_set_again__is_still_the_same(
     controller: Controller, cluster: SimulatedCluster

@@ -27,9 +27,9 @@ def entry(name: str = "", vmid: int | None = None, state: str = "present", posit
 
 
 def match(
-    asked: Entry, guests: t.Iterable[Guest] = (), pending: t.Iterable[Reservation] = (), shown: t.Any = ()
+    asked: Entry, guests: t.Iterable[Guest] = (), pending: t.Iterable[Reservation] = (), shown: t.Iterable[Guest] = ()
 ) -> t.Any:
-    return match_entries([asked], list(guests), list(pending), shown)[asked.position]
+    return match_entries([asked], list(guests), list(pending), {each.vmid: each for each in shown})[asked.position]
 
 
 def code(found: Match) -> str:
@@ -82,7 +82,7 @@ def test_two_vms_of_a_name__are_told_apart_by_vmid_only() -> None:
 
 def test_two_entries_that_mean_one_vm__are_both_errors() -> None:
     entries = [entry("web"), entry(vmid=100, position=1), entry("other", position=2)]
-    found = match_entries(entries, [WEB, OTHER], [], ())
+    found = match_entries(entries, [WEB, OTHER], [], {})
     assert [code(found[0]), code(found[1])] == ["InvalidRequest"] * 2
     assert found[2] == Match(guest=OTHER)
 
@@ -107,7 +107,7 @@ def test_vm_that_another_process_creates_now__is_an_error_that_names_it() -> Non
 def test_leftover_of_a_dead_process__is_taken_over_with_its_vmid() -> None:
     held = reservation(100, "web", phase="binding", forsaken=True)
     assert match(entry("web"), pending=[held]) == Match(take_over=100)
-    found = match(entry("web"), pending=[held], shown={100})
+    found = match(entry("web"), pending=[held], shown=[guest(100, "pve1", name=None)])
     assert (found.take_over, found.guest.vmid) == (None, 100)
 
 
@@ -144,7 +144,7 @@ def test_match__others_are_not_in_doubt(asked: Entry, guests: list[Guest]) -> No
 def test_match__a_creation_that_was_broken_off_is_nobodys() -> None:
     asked = entry("new")
 
-    matches = match_entries([asked], [NAMELESS], [], (), abandoned=[103])
+    matches = match_entries([asked], [NAMELESS], [], {}, abandoned=[103])
 
     assert matches[0] == Match()
 
@@ -173,6 +173,24 @@ def test_vm_in_another_pool__is_not_the_requested_one_unless_it_is_adopted(state
 def test_vm_that_is_created_in_another_pool__is_not_the_requested_one() -> None:
     asked = Entry(0, Request("app", pool="ops"), "present")
     assert code(match(asked, pending=[reservation(vmid=200, name="app", pool="tenant")])) == "OtherPool"
+
+
+FORSAKEN = reservation(vmid=200, name="app", pool="ops", tags=frozenset({"ci"}), phase="binding", forsaken=True)
+
+
+@pytest.mark.parametrize("held", [FORSAKEN, replace(FORSAKEN, phase="created")])
+@pytest.mark.parametrize("name", ["app", None])
+@pytest.mark.parametrize("by", [{}, {"vmid": 200}])
+def test_vm_that_has_the_vmid_of_a_reservation__is_in_the_pool_that_is_shown(
+    held: Reservation, name: str | None, by: dict[str, t.Any]
+) -> None:
+    asked = Entry(0, Request("app", pool="ops", **by), "present")
+    theirs, loose = (guest(200, "pve1", name=name, pool=pool) for pool in ("tenant", None))
+    assert code(match(asked, pending=[held], shown=[theirs])) == "OtherPool"
+    assert match(asked, pending=[held], shown=[loose]).guest.pool == "ops"
+
+    removed = match(replace(asked, state="absent"), pending=[held], shown=[loose]).guest
+    assert (removed.pool, removed.tags) == (None, frozenset()), "a guard of a removal counts on these"
 
 
 def test_new_name__must_not_differ_only_in_case() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...engine.knowledge import Absent, Answer, Known, NotKnown
 from ...engine.texts import first, join_words
@@ -61,13 +61,13 @@ def match_entries(
     entries: Sequence[Entry],
     guests: Iterable[Guest],
     pending: Iterable[Reservation],
-    shown: Collection[int],
+    shown: Mapping[int, Guest],
     abandoned: Collection[int] = (),
 ) -> list[Match]:
     """Match each entry with the settled guests and with the reservations that stand in for guests.
 
-    shown are the VMIDs that the cluster shows in any form; abandoned those that are locked by their creation although
-    nobody is creating them any more.
+    shown are the guests that the cluster shows in any form, by VMID; abandoned the VMIDs of those that are locked by
+    their creation although nobody is creating them any more.
     """
     by_vmid = {guest.vmid: guest for guest in guests}
     by_name: dict[str, list[Guest]] = {}
@@ -227,7 +227,7 @@ def _match(
     by_vmid: Mapping[int, Guest],
     names: _Names,
     reserved: Mapping[Key, Reservation],
-    shown: Collection[int],
+    shown: Mapping[int, Guest],
 ) -> Match:
     """Return the existing VM that an entry means, or why that is not known."""
     request = entry.request
@@ -241,7 +241,6 @@ def _match(
         if isinstance(answer, Known):
             return Match(guest=answer.thing)
         if reservation is not None:
-            _in_its_pool(entry, [guest_of(reservation)])
             return _match_reservation(entry, reservation, shown)
         if isinstance(answer, NotKnown) and not entry.accept_unknown:
             raise _not_known(entry, answer.perhaps)
@@ -268,7 +267,7 @@ def _match_by_vmid(
     guest: Guest | None,
     names: _Names,
     reservation: Reservation | None,
-    shown: Collection[int],
+    shown: Mapping[int, Guest],
 ) -> Match:
     """Return the VM with the VMID of an entry, if its name and pool are those of the entry."""
     name, namesakes = entry.request.name, names.own(entry.request)
@@ -286,7 +285,6 @@ def _match_by_vmid(
     if reservation is not None and name not in ("", reservation.name):
         raise VMIDConflict(f"{entry.label}: VMID {vmid} is that of {reservation.name} on {reservation.node}")
     if reservation is not None:
-        _in_its_pool(entry, [guest_of(reservation)])
         return _match_reservation(entry, reservation, shown)
     if entry.state != "absent" and not name:
         raise InvalidRequest(f"name: VM {vmid} does not exist; set name to create it")
@@ -308,10 +306,20 @@ def _check_rename(entry: Entry, guest: Guest, namesakes: Sequence[Guest], silent
         )
 
 
-def _match_reservation(entry: Entry, reservation: Reservation, shown: Collection[int]) -> Match:
-    """Match a VM that the cluster does not show completely: it exists, is being created, or was cut off."""
-    if reservation.phase == "created" or (reservation.forsaken and reservation.vmid in shown):
-        return Match(guest=guest_of(reservation))
+def _match_reservation(entry: Entry, reservation: Reservation, shown: Mapping[int, Guest]) -> Match:
+    """Match a VM that the cluster does not show completely: it exists, is being created, or was cut off.
+
+    Its pool, and what a removal is guarded by, are those that are shown: its VMID may belong to others by now.
+    """
+    guest, row = guest_of(reservation), shown.get(reservation.vmid)
+    exists = reservation.phase == "created" or (reservation.forsaken and row is not None)
+    if exists and row is not None and entry.state == "absent":
+        guest = replace(guest, pool=row.pool, tags=row.tags)
+    elif exists and row is not None and row.pool is not None:
+        guest = replace(guest, pool=row.pool)
+    _in_its_pool(entry, [guest])
+    if exists:
+        return Match(guest=guest)
     if reservation.forsaken:
         return Match(take_over=reservation.vmid)
     raise AlreadyReserved(
