@@ -18,8 +18,10 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inv
 GIB = 1024**3
 NODES = (Node("pve1", cores=8, memory=GIB), Node("pve2", cores=8, memory=GIB))
 DEAD = (NODES[0], replace(NODES[1], online=False))
-NAMED = Snapshot(nodes=NODES, guests=(Guest(101, "db", "pve2"), Guest(102, "web", "pve2")))
-SILENT = replace(NAMED, nodes=DEAD, guests=tuple(replace(guest, name=None, status="unknown") for guest in NAMED.guests))
+THERE = Guest(110, "mail", "pve1", status="running")
+LOST = (Guest(101, "db", "pve2"), Guest(102, "web", "pve2"))
+NAMED = Snapshot(nodes=NODES, guests=(*LOST, THERE))
+SILENT = Snapshot(nodes=DEAD, guests=(*(replace(guest, name=None, status="unknown") for guest in LOST), THERE))
 
 
 class Clock:
@@ -50,7 +52,10 @@ def test_names__are_those_of_the_guests_that_are_asked_for(kept: Path) -> None:
     [
         replace(SILENT, nodes=DEAD[1:]),
         replace(SILENT, nodes=NODES),
-        replace(SILENT, guests=(Guest(101, None, "pve1"), Guest(103, None, "pve2"))),
+        replace(SILENT, guests=(Guest(101, None, "pve1"), Guest(103, None, "pve2"), THERE)),
+        # Another cluster with nodes of the same names, behind the same address.
+        replace(SILENT, guests=(*SILENT.guests[:2], replace(THERE, name="shop"))),
+        replace(SILENT, guests=SILENT.guests[:2]),
     ],
 )
 def test_names__of_another_cluster_or_guest_are_not_known(kept: Path, other: Snapshot) -> None:
@@ -67,7 +72,7 @@ def test_names__are_known_for_an_hour_or_as_long_as_they_are_kept_again(kept: Pa
         found = names(kept, clock=clock).recall(SILENT, {101, 102})
         assert found == {101: "db", 102: "web"}
         names(kept, clock=clock).keep(
-            replace(SILENT, guests=tuple(replace(g, name=found[g.vmid]) for g in SILENT.guests))
+            replace(SILENT, guests=tuple(replace(g, name=found.get(g.vmid, g.name)) for g in SILENT.guests))
         )
     for clock.now in (8198.0 + 3600, 8197.0):
         assert names(kept, clock=clock).recall(SILENT, {101}) == {}
@@ -77,7 +82,7 @@ def test_names__are_known_for_an_hour_or_as_long_as_they_are_kept_again(kept: Pa
     "content",
     ["", "[]", "{}", "null", "[" * 100_000, json.dumps({"nodes": ["pve1", "pve2"], "guests": []}), "\udcff"]
     + [
-        json.dumps({"nodes": ["pve1", "pve2"], "guests": {"101": row}})
+        json.dumps({"nodes": ["pve1", "pve2"], "guests": {"101": row, "110": {"name": "mail"}}})
         for row in (None, 7, ["db"], {"name": "db", "node": "pve2"}, {"name": 7, "node": "pve2", "at": 1000.0},
                     {"name": "db", "node": "pve2", "at": True}, {"name": "db", "node": "pve2", "at": "1000"})
     ],

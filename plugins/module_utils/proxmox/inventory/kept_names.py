@@ -5,7 +5,9 @@
 
 Some minutes after a node has gone offline, Proxmox VE no longer tells the names of its guests. Nobody renames them
 meanwhile, so a name that is kept stays known for as long as the plugin finds its node offline, at least once an hour.
-A file that is missing, damaged or about another cluster is no error: nothing is known then.
+A file that is missing, damaged or about another cluster is no error: nothing is known then. Clusters behind one
+address, as of a tunnel, may have nodes of the same names: most guests that still show their names must have those of
+the file.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import contextlib
 import hashlib
 import time
 import typing as t
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from ...errors import InvalidRequest
@@ -44,7 +46,7 @@ class KeptNames:
         offline = {node.name for node in snapshot.nodes if not node.online}
         wanted = {guest.vmid for guest in snapshot.guests if guest.node in offline}.intersection(vmids)
         rows = stored.get("guests") if stored.get("nodes") == nodes else None
-        if not isinstance(rows, dict):
+        if not isinstance(rows, dict) or not _is_about(rows, snapshot):
             return {}
         now = self._clock()
         names = ((guest.vmid, _name_in(rows.get(str(guest.vmid)), guest, now)) for guest in snapshot.guests)
@@ -60,6 +62,13 @@ class KeptNames:
         with contextlib.suppress(OSError, InvalidRequest):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_json("names", str(self._path), content)
+
+
+def _is_about(rows: Mapping[str, t.Any], snapshot: Snapshot) -> bool:
+    """Whether more than half of the guests that were stored and show their names have them still."""
+    shown = [(guest.name, rows[str(guest.vmid)]) for guest in snapshot.guests if guest.name and str(guest.vmid) in rows]
+    same: int = sum(isinstance(row, dict) and row.get("name") == name for name, row in shown)
+    return 2 * same > len(shown)
 
 
 def _name_in(row: t.Any, guest: Guest, now: float) -> str | None:
