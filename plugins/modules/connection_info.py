@@ -23,10 +23,12 @@ options:
     description:
       - What the user must be able to do. The default is V(provision), V(teardown) and V(addresses). With O(vms), it is
         V(provision).
+      - V(connect) alone checks only the connection, and reads the name of the cluster, by one request.
       - What the VMs in O(vms) need, such as V(clone) and V(ha), is checked as well.
     type: list
     elements: str
-    choices: [plan, provision, clone, restore, update, teardown, addresses, drain, rebalance, ha, devices, ceph]
+    choices:
+      [connect, plan, provision, clone, restore, update, teardown, addresses, drain, rebalance, ha, devices, ceph]
   vms:
     description:
       - VMs as in M(qemu_scheduler.proxmox.qemu_schedule). With this list, the module checks exactly the privileges
@@ -95,6 +97,13 @@ purposes:
   type: list
   elements: str
   sample: [provision, teardown, addresses, clone]
+cluster:
+  description:
+    - The name that the administrators of the cluster gave it. That of the node if it is in no cluster.
+    - Null without a connection, or without C(Sys.Audit) on C(/).
+  returned: success
+  type: str
+  sample: production
 user:
   description: The user or the token. Null without a connection.
   returned: success

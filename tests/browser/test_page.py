@@ -59,7 +59,7 @@ def test_each_vm__has_its_node_and_on_demand_all_nodes_in_order(visit: Any) -> N
     scores = [float(text) for text in rows.locator(".score").all_inner_texts()]
     assert scores == sorted(scores, reverse=True)
     assert "chosen" in rows.nth(0).inner_text()
-    assert "MemoryOvercommit would exceed the memory overcommit ratio" in rows.nth(3).inner_text()
+    assert "memory would exceed the memory overcommit ratio" in rows.nth(3).inner_text()
 
 
 def test_each_node__has_bars_guests_and_the_vms_that_it_got(visit: Any) -> None:

@@ -19,6 +19,7 @@ ABOVE = frozenset({CLUSTER, GUESTS, STORAGES, POOLS, MAPPINGS, BRIDGES})
 """The paths on which a privilege has to be inherited by the paths below."""
 
 PURPOSES: Mapping[str, str] = {
+    "connect": "log in",
     "plan": "see nodes, guests and storages, and decide",
     "provision": "create VMs",
     "clone": "clone templates",
@@ -218,6 +219,7 @@ def _ceph(_wanted: Wanted, _seen: Visible) -> _Found:
 
 
 _NEEDS: Mapping[str, Callable[[Wanted, Visible], _Found]] = {
+    "connect": lambda _wanted, _seen: iter(()),
     "plan": _plan,
     "provision": _provision,
     "clone": _clone,

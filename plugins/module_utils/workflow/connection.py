@@ -15,13 +15,14 @@ from functools import cached_property
 from ansible.module_utils.ansible_release import __version__ as core_version
 
 from ..engine.texts import first, join_words, known_names, whole_number
-from ..errors import CollectionError
+from ..errors import CollectionError, PermissionDenied
 from ..model import GIB, Snapshot
 from ..proxmox.api.failures import UNREADABLE
 from ..proxmox.api.reader import ReadOnce
 from ..proxmox.api.session import ROOT, Session, verification
 from ..proxmox.inventory.named import read_rights
 from ..proxmox.inventory.nodes import with_bridges
+from ..proxmox.inventory.rows import Row
 from ..proxmox.inventory.snapshot import read_snapshot
 from ..proxmox.options.kinds import NET
 from ..proxmox.rights import (
@@ -87,8 +88,11 @@ def check_connection(params: Mapping[str, t.Any], per_vm: Iterable[str], now: fl
         report.note("connection", f"{error.code}: {error.message}", FAILED)
         return report.result()
     try:
+        name = report.facts["cluster"] = _read_cluster_name(session)
+        report.note("connection", f"{'' if name is None else f'{name}, '}{session.where} as {session.user}")
+        if purposes == ["connect"]:
+            return report.result()
         release = str(session.get("/version").get("release") or "")
-        report.note("connection", f"{session.where} as {session.user}")
         _check_certificate(report, params)
         _check_versions(report, release)
         _check_cluster(report, ClusterLook(session, release), purposes, [] if task is None else task.entries)
@@ -101,7 +105,8 @@ def check_connection(params: Mapping[str, t.Any], per_vm: Iterable[str], now: fl
 
 
 _NOTHING: Mapping[str, t.Any] = {
-    "user": None, "versions": {}, "missing": [], "commands": [], "storages": [], "bridges": [], "templates": []
+    "cluster": None, "user": None, "versions": {}, "missing": [], "commands": [],
+    "storages": [], "bridges": [], "templates": [],
 }  # fmt: skip
 
 
@@ -188,6 +193,16 @@ class ClusterLook:
             return [str(row.get("roleid")) for row in self.reader.get("/access/roles")]
         except UNREADABLE:
             return []
+
+
+def _read_cluster_name(session: Session) -> str | None:
+    """Return the name of the cluster, or that of a node that is in none; None without Sys.Audit on C(/)."""
+    try:
+        rows: list[Row] = session.get("/cluster/status")
+    except PermissionDenied:
+        return None
+    names = {row.get("type"): row.get("name") for row in rows}
+    return names.get("cluster") or names.get("node")
 
 
 def _check_certificate(report: Report, params: Mapping[str, t.Any]) -> None:

@@ -85,6 +85,8 @@ def test_administrator__finds_everything_in_order_and_nothing_is_written(
     assert result["ok"], result["checks"]
     assert {check["status"] for check in result["checks"]} == {"ok"}
     assert result["versions"]["proxmox_ve"] == version
+    assert result["cluster"] == "three-nodes"
+    assert message_of(result, "connection").startswith("three-nodes, 127.0.0.1:")
     assert result["missing"] == result["commands"] == []
     assert {row["name"] for row in result["storages"] if row["usable"]} == {"local-lvm", "shared"}
     assert {row["name"]: row["nodes"] for row in result["bridges"]} == {
@@ -95,6 +97,15 @@ def test_administrator__finds_everything_in_order_and_nothing_is_written(
     assert {**cluster.state(), "now": 0} == {**before, "now": 0}
     assert [request for request in cluster.requests() if request["method"] != "GET"] == []
     assert not (controller.folder / "state").exists(), "no ledger is created"
+
+
+def test_connect__takes_one_request_and_needs_no_privilege(start: Start, control: Control) -> None:
+    cluster = start(described(privsep=False))
+    cluster.reset_requests()
+    few = control(cluster).run("connection_info", env=FEW, purposes=["connect"])
+    assert (few["ok"], few["cluster"], len(cluster.requests())) == (True, None, 1)
+    carry_out(cluster, ["pveum acl modify / --users few@pve --roles PVEAuditor"])
+    assert control(cluster).run("connection_info", env=FEW, purposes=["connect"])["cluster"] == "three-nodes"
 
 
 @both_versions

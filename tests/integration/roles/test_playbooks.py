@@ -151,17 +151,38 @@ def test_options_that_a_module_lacks__are_not_passed_to_it(playbook: str, module
     assert set(described["vars"][f"{playbook}_ignored"]) == lacking - other
 
 
-def test_page__is_written_by_a_plan_and_is_no_change(play: Play, tmp_path: Path) -> None:
+def test_page__is_written_by_a_plan_and_is_no_change(cluster: SimulatedCluster, play: Play, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
+    cluster.reset_requests()
     run = play("plan", VMS, "-e", f"provision_page={page}")
     assert run.code == 0, run.output
     text = page.read_text(encoding="utf-8")
     assert "<h1>Placement of 2 VMs</h1>" in text
     assert "Plan: nothing was written" in text
-    assert "<dd>127.0.0.1</dd>" in text
+    assert "<dd>demo</dd>" in text
+    assert [request["path"] for request in cluster.requests()].count("/cluster/status") == 1
     assert "<dd>Plan VMs</dd>" in text
     assert "gitlab" in text
     assert "http" not in text.replace("http-equiv", "")
+
+
+def test_cluster_on_a_page__is_as_the_user_says_or_as_it_is_called_or_its_address(play: Play, tmp_path: Path) -> None:
+    cases: dict[str, dict[str, object]] = {
+        "north &amp; south": {"html_page_cluster": "north & south"},
+        "demo": {"html_page_cluster": "", "html_page_options": {"memory": 2048}},
+        "nowhere.invalid": {"html_page_options": {"api_host": "nowhere.invalid"}},
+        "127.0.0.1": {"html_page_options": {"snapshot": "recorded.json"}},
+    }
+    role = {"name": "qemu_scheduler.proxmox.html_page"}
+    tasks = [
+        {"ansible.builtin.include_role": role, "vars": {"html_page_path": str(tmp_path / shown), **case}}
+        for shown, case in cases.items()
+    ]
+    described = {"name": "Page", "hosts": "localhost", "gather_facts": False, "tasks": tasks}
+    run = play([described], {"html_page_result": {"vms": [], "nodes": []}})
+    assert run.code == 0, run.output
+    for shown in cases:
+        assert f"<dd>{shown}</dd>" in (tmp_path / shown).read_text(encoding="utf-8")
 
 
 def test_mistake__is_told_once_and_without_the_nodes(play: Play, tmp_path: Path) -> None:
