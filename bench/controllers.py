@@ -39,7 +39,7 @@ def work(index: int, together: t.Any, results: t.Any, where: str, seconds: float
     together.wait()
     end = time.monotonic() + seconds
     with open_ledger(where, durations=LONG) as ledger:
-        holder, vmid = Holder.here(), 100 + index
+        holder, vmid = Holder.new(), 100 + index
         while time.monotonic() < end:
             asked = time.monotonic()
             with ledger.scheduling_cycle(CLUSTER, holder=holder, wait=WAIT) as cycle:

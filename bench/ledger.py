@@ -92,7 +92,7 @@ def _places() -> Iterator[tuple[str, str]]:
 
 def _cycles(ledger: Ledger, times: int) -> tuple[float, float]:
     """The medians of both cycles. Each run confirms the VM of the run before, as a real one does."""
-    holder = Holder.here()
+    holder = Holder.new()
     deciding: list[float] = []
     binding: list[float] = []
     for vmid in range(100, 100 + times):

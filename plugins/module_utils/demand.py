@@ -218,7 +218,7 @@ def as_placed(
     for vmid, path in paths.items():
         here = places.get(vmid)
         for resource, demand in guests.get(vmid, {}).items():
-            elsewhere = _elsewhere(demand.curve, path, here, grid)
+            elsewhere = _use_elsewhere(demand.curve, path, here, grid)
             for node, curve in elsewhere.items():
                 _add(found, node, resource, curve, -1)
                 if here is not None:
@@ -226,7 +226,7 @@ def as_placed(
     return found
 
 
-def _elsewhere(curve: Curve, path: Sequence[Departure], here: str | None, grid: Grid) -> dict[str, Curve]:
+def _use_elsewhere(curve: Curve, path: Sequence[Departure], here: str | None, grid: Grid) -> dict[str, Curve]:
     """Return by node what a guest used on nodes other than its present one."""
     by_node: dict[str, list[float | None]] = {}
     for index, value in enumerate(curve):

@@ -302,7 +302,7 @@ class Plan:
     steps: int = 0
     exhausted: bool = False
 
-    def about(self, identities: Mapping[int, Identity]) -> Plan:
+    def restrict_to(self, identities: Mapping[int, Identity]) -> Plan:
         """Return the plan whose moves are about these guests, by VMID."""
         moves = (
             replace(move, identities={vmid: identities[vmid] for vmid in move.vmids if vmid in identities})

@@ -56,7 +56,7 @@ def table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
     headings, last = rows[0], len(filled) - 1
     widths = [max(len(row[i]) for row in rows) for i in range(len(filled))]
     if _length(widths[:last]) + len(GAP) + NARROWEST <= width:
-        return [line for row in rows for line in _beside(_cells(headings[:last], widths, row), row[last], width)]
+        return [line for row in rows for line in _lines_of_row(_cells(headings[:last], widths, row), row[last], width)]
     kept = max((n for n in range(1, last + 1) if _length(widths[:n]) <= width), default=1)
     lines = [_cells(headings[:kept], widths, headings).rstrip()]
     for row in rows[1:]:
@@ -105,7 +105,7 @@ def _cells(headings: Sequence[str], widths: Sequence[int], row: Sequence[str]) -
     return GAP.join(cell.rjust(size) if name in RIGHT_ALIGNED else cell.ljust(size) for name, size, cell in cells)
 
 
-def _beside(start: str, text: str, width: int) -> list[str]:
+def _lines_of_row(start: str, text: str, width: int) -> list[str]:
     """Return the lines of a row whose last cell, text, is wrapped within its column."""
     start = start + GAP if start else ""
     wrapped = wrap(text, width - len(start), "") or [""]

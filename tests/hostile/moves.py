@@ -59,7 +59,7 @@ from .changes import changed, changed_bytes
 RULES = Constraints((AffinityTerm(False, Selector(name="web-.*")),))
 NEW = reservation(
     110, "web-2", memory=GIB, cores=2, constraints=RULES, tags=frozenset({"a"}), storage_bytes={("fast", "pve1"): 5},
-    devices=(("pve1", "pci/0000:01:00.0"),), addresses=("192.0.2.7",), holder=Holder.here(), expires=60.0,
+    devices=(("pve1", "pci/0000:01:00.0"),), addresses=("192.0.2.7",), holder=Holder.new(), expires=60.0,
 )  # fmt: skip
 MOVE = replace(NEW, vmid=101, name="move:101", node="pve2", source="pve1", phase="binding")
 

@@ -42,7 +42,7 @@ def member(index: int, together: t.Any, results: t.Any, where: str, cluster: str
     try:
         together.wait()
         with open_ledger(where) as ledger:
-            holder = Holder.here()
+            holder = Holder.new()
             for _ in range(cycles):
                 arrived = time.monotonic()
                 begun, ended, vmid = reserve_one(ledger, cluster, holder, think)
@@ -74,7 +74,7 @@ def fleet(where: str, cluster: str, size: int, cycles: int, think: float) -> lis
 
 def loop(where: str, cluster: str) -> None:
     with open_ledger(where) as ledger:
-        holder = Holder.here()
+        holder = Holder.new()
         while True:
             _begun, _ended, vmid = reserve_one(ledger, cluster, holder, think=0)
             ledger.mark_binding(cluster, [vmid], holder)

@@ -73,7 +73,7 @@ def dead_holder() -> Holder:
     """Return a holder whose process has ended."""
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    return replace(Holder.here(), pid=ended.pid, started="1")
+    return replace(Holder.new(), pid=ended.pid, started="1")
 
 
 def _python(module: str, *arguments: str, **options: t.Any) -> subprocess.Popen[bytes]:

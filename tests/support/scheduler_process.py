@@ -36,7 +36,7 @@ class Scheduler:
 
     def open(self, where: str, durations: Durations | None, elsewhere: bool) -> None:
         self._ledger = open_ledger(where, durations=durations)
-        self._holder = Holder.here()
+        self._holder = Holder.new()
         if elsewhere:
             self._holder = replace(self._holder, host="elsewhere", space="another boot")
 

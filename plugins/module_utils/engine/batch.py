@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from ..errors import CollectionError, NoNodesAvailable, NoStorageAvailable
 from ..model import Decision, Request
-from .batch_cycle import all_permitted, schedule_all
+from .batch_cycle import are_all_permitted, schedule_all
 from .cache import assumed_guest
 from .framework.interface import QueueSortPlugin
 from .scheduling_cycle import Scheduler
@@ -75,7 +75,7 @@ def _place_together(
     for search in (_search, _try_all_orders):
         found, ended = search(scheduler, wanted, now, steps)
         exhausted |= ended
-        if len(found) == len(wanted) and all_permitted(scheduler, [*present, *wanted], failed):
+        if len(found) == len(wanted) and are_all_permitted(scheduler, [*present, *wanted], failed):
             _number_again(scheduler, found)
             for number, outcome in zip(numbers, found, strict=True):
                 outcomes[number] = outcome

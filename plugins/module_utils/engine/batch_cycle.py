@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from ..errors import CollectionError, SchedulingGated
 from ..model import Request
-from .diagnosis import not_permitted
+from .diagnosis import not_permitted_outcome
 from .framework.interface import QueueSortPlugin, Requests
 from .framework.status import Code, Status
 from .guard import ask, call_plugin, check_request
@@ -43,7 +43,7 @@ def schedule_all(
     return [batch.outcomes[arrival] for arrival in sorted(batch.outcomes)]
 
 
-def all_permitted(scheduler: Scheduler, placed: Iterable[Request], failed: Iterable[Request]) -> bool:
+def are_all_permitted(scheduler: Scheduler, placed: Iterable[Request], failed: Iterable[Request]) -> bool:
     """Whether Permit accepts all placed requests when no other request is left to decide."""
     batch = Batch(dict(enumerate(placed)), unplaced=dict(enumerate(failed)))
     return all(_permit_status(scheduler, batch, request) is None for request in batch.placed.values())
@@ -96,7 +96,7 @@ def _run_permit(scheduler: Scheduler, batch: Batch, queued: Queued, outcome: Out
         return
     _take_back(scheduler, batch, queued)
     # An earlier failure of the request itself explains more than the failure of its group.
-    batch.outcomes[arrival] = before or not_permitted(outcome, refused)
+    batch.outcomes[arrival] = before or not_permitted_outcome(outcome, refused)
 
 
 def _permit_status(
@@ -172,7 +172,7 @@ def _bar_one(scheduler: Scheduler, batch: Batch) -> list[Queued]:
         again = _permit_status(scheduler, batch, queued.request, hopeful, hopeless) if group else status
         if again is not None and (again.code is not Code.WAIT or not group):
             _take_back(scheduler, batch, queued)
-            batch.outcomes[queued.arrival] = not_permitted(batch.outcomes[queued.arrival], again)
+            batch.outcomes[queued.arrival] = not_permitted_outcome(batch.outcomes[queued.arrival], again)
             batch.barred.add(queued.arrival)
             hopeless.append(queued.request)
             group.append(queued)
@@ -187,7 +187,7 @@ def _try_again(scheduler: Scheduler, batch: Batch, group: Sequence[Queued], now:
     batch.barred.difference_update(queued.arrival for queued in group)
     for queued in batch.turns(_with_members(batch, group), scheduler.profile):
         _run_permit(scheduler, batch, queued, scheduler.schedule(queued.request, now))
-    if all_permitted(scheduler, batch.placed.values(), batch.unplaced.values()):
+    if are_all_permitted(scheduler, batch.placed.values(), batch.unplaced.values()):
         return
     for queued in batch.queue:
         if queued.arrival in batch.placed and queued.arrival not in placed:

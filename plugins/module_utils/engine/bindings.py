@@ -15,7 +15,7 @@ from ..model import Request, StorageClass
 from .cache import NodeInfo, NodeStorage
 from .framework.interface import CycleState
 from .framework.status import Status
-from .volumes import Binding, DriveKind, Drives, Ranking, drives_anywhere, find_volumes, suitable
+from .volumes import Binding, DriveKind, Drives, Ranking, drives_anywhere, find_suitable, find_volumes
 
 
 def volumes_of(
@@ -63,7 +63,7 @@ class Common:
             if node.storages.get(name) is not storage:
                 return False
         for kind, (shared, least) in self.chosen.items():
-            rankings = suitable(node, kind).rankings
+            rankings = find_suitable(node, kind).rankings
             if shared not in rankings:
                 return False
             for ranking in rankings:
@@ -89,7 +89,7 @@ def common_binding(binding: Binding, drives: Drives, node: NodeInfo) -> Common |
         if disk.storage is not None:
             continue
         name = binding.storages[disk.slot]
-        ranking = next(each for each in suitable(node, kind).rankings if name in each.limits)
+        ranking = next(each for each in find_suitable(node, kind).rankings if name in each.limits)
         first = ranking.first(taken)
         if first[1] != name:
             return None

@@ -24,7 +24,7 @@ DETAILS_TOLD = 5
 """How many different details a message names; the verdicts contain all."""
 
 
-def unplaceable(
+def unplaceable_outcome(
     request: Request,
     rejections: Mapping[str, Status],
     looked: Verdicts,
@@ -50,7 +50,7 @@ def unplaceable(
     )
 
 
-def not_reserved(request: Request, node: str, rejection: Status, looked: Verdicts) -> Outcome:
+def not_reserved_outcome(request: Request, node: str, rejection: Status, looked: Verdicts) -> Outcome:
     """Return the outcome of a request for which a Reserve plugin refused the chosen node."""
     return Outcome(
         request,
@@ -63,7 +63,7 @@ def not_reserved(request: Request, node: str, rejection: Status, looked: Verdict
     )
 
 
-def not_permitted(outcome: Outcome, rejection: Status) -> Outcome:
+def not_permitted_outcome(outcome: Outcome, rejection: Status) -> Outcome:
     """Return the outcome of a request that was placed and then rejected by a Permit plugin."""
     request = outcome.request
     if rejection.code is Code.ERROR:

@@ -96,7 +96,7 @@ class RepellingTerms(dict[AffinityTerm, dict[str, dict[int, Guest]]]):
             if not any(held.values()):
                 del self[term], alike[term]
 
-    def about(self, request: Request) -> list[AffinityTerm]:
+    def terms_against(self, request: Request) -> list[AffinityTerm]:
         """Return the terms that repel this request. They include its own terms even if no guest has them yet, so that
         the first of several equal VMs is treated like the others.
         """

@@ -223,7 +223,7 @@ class Headroom:
         for (needed_memory, needed_cores), guests, within in loads:
             left = len(guests)
             while left:
-                place = self._tightest(lost, needed_memory, needed_cores, rest, filled, within)
+                place = self._tightest_node(lost, needed_memory, needed_cores, rest, filled, within)
                 if place is None:
                     first = sorted(map(_label_of, guests))[-left]
                     size = GuestSize(Room(needed_memory, needed_cores), first)
@@ -240,7 +240,7 @@ class Headroom:
                 bisect.insort(filled, (memory, index))
         return Evacuation(rest, reach)
 
-    def _tightest(
+    def _tightest_node(
         self,
         lost: int,
         memory: float,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..errors import InvalidRequest
 from ..model import Expression, Node, Request, Taint, Toleration
-from .patterns.names import NamePattern, checked_pattern
+from .patterns.names import NamePattern, compile_option_pattern
 
 NODE_KEY = "node"
 """The label that every node has: its own name."""
@@ -66,15 +66,15 @@ def wanted_regex(request: Request) -> str | None:
     return request.node_regex or request.context.get(REGEX_CONTEXT_KEY)
 
 
-def compiled_regex(request: Request) -> NamePattern | None:
+def compile_node_regex(request: Request) -> NamePattern | None:
     """Return the same, compiled. Raises InvalidRequest."""
     text = wanted_regex(request)
-    return None if text is None else checked_pattern("node_regex", text)
+    return None if text is None else compile_option_pattern("node_regex", text)
 
 
 def node_matcher(request: Request) -> Callable[[Node], bool]:
     """Return a function that returns whether the request's C(node), pattern and required expressions allow a node."""
-    pattern = compiled_regex(request)
+    pattern = compile_node_regex(request)
 
     def is_allowed(node: Node) -> bool:
         return (

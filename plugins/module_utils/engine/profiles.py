@@ -327,7 +327,7 @@ def build_profiles(
     config = _checked_mapping("plugin_config", plugin_config)
     common = {section: plugins for section, plugins in config.items() if section != "profiles"}
     own = _checked_mapping("plugin_config.profiles", config.get("profiles"))
-    layers: dict[str, dict[str, t.Any]] = {name: laid_over(named, common) for name, named in NAMED.items()}
+    layers: dict[str, dict[str, t.Any]] = {name: merge_layers(named, common) for name, named in NAMED.items()}
     for name, body in own.items():
         where = f"profiles.{name}"
         body = _checked_mapping(where, body)
@@ -337,8 +337,8 @@ def build_profiles(
                 f"{where}.extends: unknown profile {extends!r}; known: {known_names(NAMED, str(extends))}"
             )
         sections = {section: plugins for section, plugins in body.items() if section != "extends"}
-        layers[name] = laid_over(laid_over(NAMED[extends], common), sections)
-    return {name: Profile(name, registry, laid_over(layer, above or {})) for name, layer in layers.items()}
+        layers[name] = merge_layers(merge_layers(NAMED[extends], common), sections)
+    return {name: Profile(name, registry, merge_layers(layer, above or {})) for name, layer in layers.items()}
 
 
 def profile_of(request: Request, profiles: Mapping[str, Profile], default: str) -> Profile:
@@ -349,7 +349,7 @@ def profile_of(request: Request, profiles: Mapping[str, Profile], default: str) 
     return profiles[name]
 
 
-def laid_over(below: t.Any, above: t.Any, depth: int = 4) -> t.Any:
+def merge_layers(below: t.Any, above: t.Any, depth: int = 4) -> t.Any:
     """Return the plugin config that results from two layers: mappings are merged down to depth (section, plugin, its
     entry, its config), other values replace each other.
 
@@ -360,7 +360,7 @@ def laid_over(below: t.Any, above: t.Any, depth: int = 4) -> t.Any:
     if not depth or not isinstance(below, Mapping) or not isinstance(above, Mapping):
         return above
     keys = [*below, *(key for key in above if key not in below)]
-    return {key: laid_over(below.get(key), above.get(key), depth - 1) for key in keys}
+    return {key: merge_layers(below.get(key), above.get(key), depth - 1) for key in keys}
 
 
 def _checked_mapping(where: str, value: t.Any) -> Mapping[str, t.Any]:

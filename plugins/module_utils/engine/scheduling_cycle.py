@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from ..errors import CollectionError, InvalidRequest, NoStorageAvailable, NoVMIDAvailable, VMIDConflict
 from ..model import VMID_MAX, VMID_MIN, Decision, Request
 from .cache import ClusterState, NodeInfo, assumed_guest
-from .diagnosis import not_reserved, unplaceable
+from .diagnosis import not_reserved_outcome, unplaceable_outcome
 from .framework.interface import CycleState, Draft, FilterPlugin, ScorePlugin, VMIDPlugin
 from .framework.status import SKIPS, Code, Status
 from .guard import ask, call_plugin, check_request, run_filters, score_nodes
@@ -85,14 +85,14 @@ class Scheduler:
             verdicts = Verdicts(self.cluster.nodes, cycle.passed, cycle.rejections, cycle.refusing)
             node, score = self._run_score(cycle, verdicts)
             if node is not None and place is not None:
-                node, score = self._at(verdicts, place[0])
+                node, score = self._node_with_score(verdicts, place[0])
             if node is None:
                 return self._run_post_filter(cycle, verdicts)
             vmid = self.pick_vmid(request, plugins) if place is None else place[1]
             draft = Draft(request, node.name, score, vmid)
             refused = self._run_reserve(cycle, node, draft)
             if refused is not None:
-                return not_reserved(request, node.name, refused, verdicts)
+                return not_reserved_outcome(request, node.name, refused, verdicts)
             self._turn += 1
             decision = draft.decision(self._turn)
             self.cluster.assume(assumed_guest(decision))
@@ -134,7 +134,7 @@ class Scheduler:
             all(status.resolvable for status in (rejection, *refusals[name].values()))
             for name, rejection in rejections.items()
         )
-        return unplaceable(
+        return unplaceable_outcome(
             request,
             rejections,
             verdicts,
@@ -152,7 +152,7 @@ class Scheduler:
             verdicts.add(Scores(plugin.name, cycle.plugins.profile.weights[plugin.name], raw, scores))
         return verdicts.choose()
 
-    def _at(self, verdicts: Verdicts, name: str) -> tuple[NodeInfo | None, float]:
+    def _node_with_score(self, verdicts: Verdicts, name: str) -> tuple[NodeInfo | None, float]:
         """Return a node with its score; None when it was rejected."""
         found = next((each for each in verdicts.all() if each.node == name), None)
         if found is None or found.score is None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from ..model import Guest, Request, Selector
-from .patterns.names import checked_pattern, literal_start
+from .patterns.names import compile_option_pattern, literal_start
 
 Handle = tuple[str, str]
 """A property that every VM has which a selector selects: its kind and its value."""
@@ -42,7 +42,7 @@ def _holds(selector: Selector, name: str | None, tags: Iterable[str], pool: str 
     # Proxmox keeps tags as they were written by a create, and lower-cases them when a config is changed.
     if selector.tags and not {tag.lower() for tag in selector.tags} <= {tag.lower() for tag in tags}:
         return False
-    return selector.name is None or (name is not None and checked_pattern("name", selector.name).matches(name))
+    return selector.name is None or (name is not None and compile_option_pattern("name", selector.name).matches(name))
 
 
 def attracts(request: Request, other: Request) -> bool:

@@ -138,7 +138,7 @@ class MultiClusterScheduler(Scheduler):
             best = rank, member, decision
         self.verdicts[request.name] = (*verdicts, *self._silent)
         if best is None:
-            return self._unplaceable(request, list(outcomes.values()))
+            return self._unplaceable_outcome(request, list(outcomes.values()))
         _rank, member, decision = best
         self._assume(member, decision, between)
         return outcomes[member.name]
@@ -195,7 +195,7 @@ class MultiClusterScheduler(Scheduler):
             if term.together or term.topology_key in self._keys
         )
 
-    def _unplaceable(self, request: Request, outcomes: Sequence[Outcome]) -> Outcome:
+    def _unplaceable_outcome(self, request: Request, outcomes: Sequence[Outcome]) -> Outcome:
         """Return the outcome of a request that does not fit in any cluster."""
         verdicts = self.verdicts[request.name]
         told = "; ".join(f"{verdict.cluster}: {verdict.reason}" for verdict in verdicts)

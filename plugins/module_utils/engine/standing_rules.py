@@ -85,7 +85,7 @@ class StandingRules:
     tags: bool = True
     rules: tuple[StandingRule, ...] = ()
 
-    def on_guests(self, snapshot: Snapshot) -> Snapshot:
+    def add_to_guests(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with these rules added to the constraints of its guests.
 
         A pin to a node that the cluster does not have is left out: the node may have been removed since. Raises
@@ -104,7 +104,7 @@ class StandingRules:
             guests.append(guest)
         return replace(snapshot, guests=tuple(guests))
 
-    def on_request(self, request: Request, nodes: Collection[Node]) -> Request:
+    def add_to_request(self, request: Request, nodes: Collection[Node]) -> Request:
         """Return the request with these rules. Raises InvalidRequest for a rule or a pin about unknown nodes."""
         own = [(rule, self._expressions(rule, nodes)) for rule in self.rules if selects_request(rule.selector, request)]
         if not own and not (self.tags and request.tags):

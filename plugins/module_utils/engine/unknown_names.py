@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from ..model import Request
 from .cache import ClusterState
-from .node_selection import NODE_KEY, compiled_regex
+from .node_selection import NODE_KEY, compile_node_regex
 from .texts import NAMED_KINDS, known_names
 
 UNSEEN = "this user cannot see it"
@@ -26,7 +26,7 @@ def unknown_names(request: Request, cluster: ClusterState) -> list[str]:
     texts = []
     if request.node is not None and request.node not in nodes:
         texts.append(f"no node '{request.node}', known: {known_names(nodes, request.node)}")
-    pattern = compiled_regex(request)
+    pattern = compile_node_regex(request)
     if pattern is not None and not any(pattern.matches(name) for name in nodes):
         texts.append(f"no node matches '{pattern.text}', known: {known_names(nodes, pattern.text)}")
     texts += _labels(request, cluster)
@@ -71,7 +71,7 @@ def _mappings(request: Request, cluster: ClusterState) -> Iterator[str]:
 
 
 def _bridges(request: Request, cluster: ClusterState) -> Iterator[str]:
-    there = _on_any_node([info.node.bridges for info in cluster.nodes if info.node.online])
+    there = _union_over_nodes([info.node.bridges for info in cluster.nodes if info.node.online])
     if there is not None:
         for name in sorted(request.bridges - there):
             yield f"no bridge '{name}', or this user may not use it, known: {known_names(there, name)}"
@@ -86,12 +86,12 @@ def _unknown_resources(request: Request, cluster: ClusterState) -> Iterator[str]
 
 
 def _cpu_types(request: Request, cluster: ClusterState) -> Iterator[str]:
-    there = _on_any_node([info.node.cpu_models for info in cluster.nodes if info.node.online])
+    there = _union_over_nodes([info.node.cpu_models for info in cluster.nodes if info.node.online])
     if request.cpu_type is not None and there is not None and request.cpu_type not in there:
         yield f"no CPU type '{request.cpu_type}', known: {known_names(there, request.cpu_type)}"
 
 
-def _on_any_node(names: Sequence[frozenset[str] | None]) -> frozenset[str] | None:
+def _union_over_nodes(names: Sequence[frozenset[str] | None]) -> frozenset[str] | None:
     """Return the union of what was read of each node; None if something was not read."""
     read = [each for each in names if each is not None]
     return frozenset().union(*read) if read and len(read) == len(names) else None

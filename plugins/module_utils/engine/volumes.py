@@ -119,7 +119,7 @@ def _land(clone: CloneSource, template: Template, node: NodeInfo, binding: Bindi
         if size > max(free, 0):
             detail = f"the clone is made there, and {_needs(size, free)}, before its drives are moved"
             resolvable = _could_hold(node.storages[name], ANY, size)
-            return _short(NO_SPACE.format(name), detail, size - free, resolvable=resolvable)
+            return _space_status(NO_SPACE.format(name), detail, size - free, resolvable=resolvable)
     return None
 
 
@@ -183,7 +183,7 @@ class Suitable:
     rankings: Sequence[Ranking]
 
 
-def suitable(node: NodeInfo, kind: DriveKind) -> Suitable:
+def find_suitable(node: NodeInfo, kind: DriveKind) -> Suitable:
     """Find the storages that suit a drive, apart from their space. Computed once per node."""
     found: Suitable | None = node.suitable.get(kind)
     if found is None:
@@ -309,7 +309,7 @@ def _check(disk: Disk, name: str, node: NodeInfo, wanted: StorageClass, binding:
     if disk.size > max(free, 0):
         resolvable = _could_hold(storage, wanted, binding.bytes.get(name, 0) + disk.size)
         detail = f"{disk.called} {_needs(disk.size, free)}"
-        return _short(NO_SPACE.format(name), detail, disk.size - free, resolvable=resolvable)
+        return _space_status(NO_SPACE.format(name), detail, disk.size - free, resolvable=resolvable)
     binding.put(disk, name)
     return None
 
@@ -332,7 +332,7 @@ class _StorageSearch:
     def _place_first(self, disks: Sequence[tuple[Disk, DriveKind]]) -> bool:
         """Whether each drive fits on its first choice. If not, none is placed."""
         for number, (disk, kind) in enumerate(disks):
-            first = self._roomiest(kind)
+            first = self._first_candidate(kind)
             if first is None or disk.size > max(-first[0], 0):
                 for placed, _kind in disks[:number]:
                     self._binding.take_back(placed)
@@ -345,7 +345,7 @@ class _StorageSearch:
         (disk, kind), *others = disks
         storages = self._candidates(kind)
         if not storages:
-            return self._nowhere(disk, kind)
+            return self._no_candidate_status(disk, kind)
         most, first = storages[0]
         conflict: Status | None = None
         for negated, name in storages:
@@ -358,34 +358,35 @@ class _StorageSearch:
                 return None
             conflict = conflict or found
             self._binding.take_back(disk)
-        return conflict or self._no_room(disk, kind, -most, first)
+        return conflict or self._no_room_status(disk, kind, -most, first)
 
     def _candidates(self, kind: DriveKind) -> list[tuple[int, str]]:
         """Return the active storages that suit a drive, each with its negated free space after the drives before it,
         the one with the most first.
         """
         taken = self._binding.bytes
-        rankings = suitable(self._node, kind).rankings
+        rankings = find_suitable(self._node, kind).rankings
         return sorted(ranking.place(name, taken.get(name, 0)) for ranking in rankings for name in ranking.limits)
 
-    def _roomiest(self, kind: DriveKind) -> tuple[int, str] | None:
+    def _first_candidate(self, kind: DriveKind) -> tuple[int, str] | None:
         """Return the first of the candidates."""
         best: tuple[int, str] | None = None
-        for ranking in suitable(self._node, kind).rankings:
+        for ranking in find_suitable(self._node, kind).rankings:
             first = ranking.first(self._binding.bytes)
             if best is None or first < best:
                 best = first
         return best
 
-    def _no_room(self, disk: Disk, kind: DriveKind, most: int, name: str) -> Status:
+    def _no_room_status(self, disk: Disk, kind: DriveKind, most: int, name: str) -> Status:
         detail = f"{disk.called} {_needs(disk.size, most)} on {name}"
-        storages = suitable(self._node, kind).storages
+        storages = find_suitable(self._node, kind).storages
         resolvable = any(_could_hold(storage, kind.wanted, disk.size) for storage in storages)
-        return _short(NO_CANDIDATE.format(_label(disk, kind.wanted)), detail, disk.size - most, resolvable=resolvable)
+        reason = NO_CANDIDATE.format(_label(disk, kind.wanted))
+        return _space_status(reason, detail, disk.size - most, resolvable=resolvable)
 
-    def _nowhere(self, disk: Disk, kind: DriveKind) -> Status:
+    def _no_candidate_status(self, disk: Disk, kind: DriveKind) -> Status:
         """Return why no storage of the node is a candidate for a disk: none is active, or none exists."""
-        storages = suitable(self._node, kind).storages
+        storages = find_suitable(self._node, kind).storages
         inactive = sorted(storage.use.name for storage in storages if not storage.active)
         if inactive:
             detail = f"{disk.called}: {', '.join(inactive)} not active"
@@ -399,7 +400,7 @@ class _StorageSearch:
         return unresolvable(NO_CANDIDATE.format(_label(disk, kind.wanted)), detail)
 
 
-def _short(reason: str, detail: str, missing: int, *, resolvable: bool) -> Status:
+def _space_status(reason: str, detail: str, missing: int, *, resolvable: bool) -> Status:
     """Return the status for missing space."""
     shortage = Shortage("storage", missing) if missing > 0 else None
     return (unschedulable if resolvable else unresolvable)(reason, detail, shortage)

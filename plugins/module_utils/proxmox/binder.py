@@ -43,7 +43,7 @@ from .making import (
 from .options.drives import drive_size
 from .options.values import format_size
 from .outcomes import allocations, is_busy, is_tag_refusal, is_vmid_taken, is_worker_failure
-from .tasks import BUSY_PAUSE, SENDINGS, TaskFollower, TaskResult, is_destroyed_since
+from .tasks import BUSY_PAUSE, SENDINGS, TaskFollower, TaskResult, ask_if_destroyed_since
 from .unfinished import Unfinished, read_mark
 from .writes import GuestWriter
 
@@ -115,7 +115,7 @@ class Binder:
         kept: tuple[str, ...] = ()
         guest = None
         if later or resizes:
-            made, config = self._adjustable(making, result, ending)
+            made, config = self._open_for_adjustment(making, result, ending)
             guest = made
             growing, kept = _disks_to_grow(resizes or {}, config)
             ending = self._leftovers.remove_if_this_fails(
@@ -236,7 +236,7 @@ class Binder:
         result = self._make(making, send)
         if adjust is None:
             return self._finish(making, result, ending, running=running)
-        guest, config = self._adjustable(making, result, ending)
+        guest, config = self._open_for_adjustment(making, result, ending)
         ending = self._leftovers.remove_if_this_fails(
             making,
             guest,
@@ -262,7 +262,7 @@ class Binder:
         node = making.node
         try:
             if running or ending.has_steps or ending.marked:
-                guest = guest or self._new_guest(making, made, ending)[0]
+                guest = guest or self._read_new_guest(making, made, ending)[0]
                 if running:
                     # After the proof, which may take long enough for the reservation to expire.
                     making.fence()
@@ -334,17 +334,19 @@ class Binder:
                 raise
             raise Ended(Unknown(making.vmid, making.node, lost, begun=False)) from error
 
-    def _adjustable(self, making: Making, made: TaskResult, ending: Ending) -> tuple[GuestWriter, dict[str, t.Any]]:
+    def _open_for_adjustment(
+        self, making: Making, made: TaskResult, ending: Ending
+    ) -> tuple[GuestWriter, dict[str, t.Any]]:
         """Return the writer to the VM that this call has made, and its config. Raises Ended when it cannot be read."""
         try:
-            return self._new_guest(making, made, ending)
+            return self._read_new_guest(making, made, ending)
         except (VMIDTaken, GuestVanished):
             raise
         except CollectionError as error:
             reason = "its config cannot be read; run the task again to finish it"
             raise Ended(LeftBehind(making.vmid, making.node, error, reason)) from error
 
-    def _new_guest(self, making: Making, made: TaskResult, ending: Ending) -> tuple[GuestWriter, dict[str, t.Any]]:
+    def _read_new_guest(self, making: Making, made: TaskResult, ending: Ending) -> tuple[GuestWriter, dict[str, t.Any]]:
         """Read the config of the VM that this call has made; from now on, the identity that it shows is the VM's.
 
         It has the requested name, and the mark if the call has set one, both of which others may give to a VM of their
@@ -356,7 +358,7 @@ class Binder:
             raise GuestVanished(f"VM {making.vmid} is no longer on node {making.node}, where it was made")
         is_other = bool(making.name) and config.get("name") != making.name
         is_other = is_other or (ending.marked and read_mark(config) is None)
-        if is_other or is_destroyed_since(self._session, making.node, making.vmid, made.upid, making.since):
+        if is_other or ask_if_destroyed_since(self._session, making.node, making.vmid, made.upid, making.since):
             raise VMIDTaken(f"VMID {making.vmid} is taken by another guest on node {making.node}", making.vmid)
         guest = self._leftovers.writer_of(making.node, making.vmid, config)
         making.note(identity=guest.identity)

@@ -28,7 +28,7 @@ def lacks_ceph(error: ApiError) -> bool:
     return any(text in error.message.lower() for text in _NO_CEPH)
 
 
-def is_set(session: Session, flag: str) -> bool | None:
+def read_flag(session: Session, flag: str) -> bool | None:
     """Whether the flag is set; None without Ceph."""
     try:
         return bool(session.get(f"/cluster/ceph/flags/{flag}"))

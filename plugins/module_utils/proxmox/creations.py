@@ -88,7 +88,7 @@ class Creations:
 
     def _check(self, guest: Guest) -> bool:
         """Whether the creation of a VM is over. Note the VM if it is abandoned."""
-        if not self._is_unwritten(guest):
+        if not self._ask_if_unwritten(guest):
             return True
         if self._look_for_its_task(guest):
             self._idle_since.pop(guest.vmid, None)
@@ -99,13 +99,13 @@ class Creations:
         self.abandoned.add(guest.vmid)
         return True
 
-    def _is_unwritten(self, guest: Guest) -> bool:
+    def _ask_if_unwritten(self, guest: Guest) -> bool:
         """Whether the VM's config is not written yet, as far as is known."""
         try:
             config = read_config(self.reader, guest.node, guest.vmid)
         except UNREADABLE:
             return True
-        return config is not None and is_unwritten(self.reader, guest.node, guest.vmid, config)
+        return config is not None and ask_if_unwritten(self.reader, guest.node, guest.vmid, config)
 
     def _look_for_its_task(self, guest: Guest) -> bool:
         """Whether a task may be creating the VM. Note the node if this user cannot see its tasks.
@@ -122,18 +122,18 @@ class Creations:
             self.reader.get(f"/nodes/{guest.node}/status")
         except PermissionDenied:
             self._unseen.add(guest.node)
-            return not self._was_killed(guest)
+            return not self._ask_if_killed(guest)
         except UNREADABLE:
             return True
         return False
 
-    def _was_killed(self, guest: Guest) -> bool:
+    def _ask_if_killed(self, guest: Guest) -> bool:
         """Whether the VM was created by a task of this user that was killed."""
         newest = max(task_rows(self.reader, guest.node, guest.vmid), key=lambda row: row["starttime"], default={})
         return newest.get("type") in ("qmcreate", RESTORING) and is_killed(str(newest.get("status")))
 
 
-def is_unwritten(reader: Reader, node: str, vmid: int, config: Mapping[str, t.Any]) -> bool:
+def ask_if_unwritten(reader: Reader, node: str, vmid: int, config: Mapping[str, t.Any]) -> bool:
     """Whether a VM's config is not written yet: it has the lock of its creation, or it is empty, without a lock, while
     a backup is restored. Raises ConnectionFailed.
     """

@@ -36,7 +36,7 @@ class Finder:
         rows = self.session.get("/cluster/resources", type="vm")
         return next((row for row in rows if row.get("vmid") == vmid), None)
 
-    def current(self, node: str, vmid: int) -> Mapping[str, t.Any] | None:
+    def read_status(self, node: str, vmid: int) -> Mapping[str, t.Any] | None:
         """Return the VM's current status as Proxmox reports it; None when the VM is not on node."""
         try:
             current: Mapping[str, t.Any] = self.session.get(f"/nodes/{node}/qemu/{vmid}/status/current")

@@ -60,7 +60,7 @@ def join_ha(
         # Each adds itself first, so that the second one sees both.
         waiting.setdefault(name, set()).add(guest.vmid)
         sids |= {f"vm:{vmid}" for vmid in waiting[name]}
-        if not _is_rule(session, name):
+        if not _ask_if_rule_exists(session, name):
             if intent.create.type == RESOURCES and len(sids) < 2:
                 return
             new = _new_rule(name, intent.create, sids)
@@ -80,7 +80,7 @@ def _make(create: Callable[[], None], poller: Poller) -> None:
             raise
 
 
-def _is_rule(session: Session, name: str) -> bool:
+def _ask_if_rule_exists(session: Session, name: str) -> bool:
     return any(row.get("rule") == name for row in session.get("/cluster/ha/rules"))
 
 

@@ -49,7 +49,7 @@ def hidden_guests(reader: Reader, held: Held, user: str) -> tuple[list[str], lis
     paths = {str(entry.get("path")) for entry in entries}
     guests = {int(match[1]) for path in paths if (match := _OF_A_GUEST.fullmatch(path)) and not _audits(held, path)}
     pools = {str(e["path"]) for e in entries if _hides_pool(e, held, user)}
-    return [f"guest {vmid}" for vmid in sorted(guests) if _exists(reader, vmid)], sorted(pools)
+    return [f"guest {vmid}" for vmid in sorted(guests) if _ask_if_taken(reader, vmid)], sorted(pools)
 
 
 def _audits(held: Held, path: str) -> bool:
@@ -68,7 +68,7 @@ def _hides_pool(entry: Row, held: Held, user: str) -> bool:
     )
 
 
-def _exists(reader: Reader, vmid: int) -> bool:
+def _ask_if_taken(reader: Reader, vmid: int) -> bool:
     """Whether a VMID is taken, also by a guest that the user does not see."""
     try:
         reader.get("/cluster/nextid", vmid=vmid)

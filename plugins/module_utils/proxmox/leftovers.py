@@ -64,7 +64,7 @@ class Leftovers:
         if making.task_type == RESTORING and upid:
             self._remove_if(making, error, _is_stub)
         if making.task_type == "qmcreate" and making.name and upid:
-            self._remove_if(making, error, lambda config: self._is_leftover(making, Upid.parse(upid), config))
+            self._remove_if(making, error, lambda config: self._ask_if_leftover(making, Upid.parse(upid), config))
 
     def remove_stub(self, making: Making, error: CollectionError) -> None:
         """Delete the empty VM that Proxmox makes for a create before it starts the task.
@@ -97,7 +97,7 @@ class Leftovers:
             cure = f"its creation was broken off; remove it there as root with '{removal_of(making.vmid)}'"
             raise Ended(LeftBehind(making.vmid, making.task_node, error, cure)) from error
 
-    def _is_leftover(self, making: Making, task: Upid, config: Mapping[str, t.Any]) -> bool:
+    def _ask_if_leftover(self, making: Making, task: Upid, config: Mapping[str, t.Any]) -> bool:
         """Whether the VM has our name and was made while our task ran, when nobody else could use the VMID."""
         created = re.search(r"\bctime=(\d{1,18})\b", str(config.get("meta", "")))
         if config.get("name") != making.name or config.get("lock") or created is None:

@@ -245,7 +245,7 @@ class Lifecycle:
         node, config = found
         check_unprotected(vmid, config)
         self.quorum.require(f"VM {vmid} was neither stopped nor deleted")
-        current = self.finder.current(node, vmid)
+        current = self.finder.read_status(node, vmid)
         if current is not None and current["status"] != "stopped":
             node = self.stop(node, guest)
 
@@ -312,7 +312,7 @@ class Lifecycle:
 
         def act(node: str) -> str:
             def done() -> str | None:
-                current = self.finder.current(node, guest.vmid)
+                current = self.finder.read_status(node, guest.vmid)
                 return "" if current is not None and reached(current) else None
 
             try:
@@ -335,13 +335,13 @@ class Lifecycle:
         def look() -> str | None:
             nonlocal node
             try:
-                current = self.finder.current(node, vmid)
+                current = self.finder.read_status(node, vmid)
                 if current is None:
                     row = self.finder.row(vmid)
                     node = row["node"] if row else node
                     return None
                 state = (current.get("ha") or {}).get("state")
-                done = current.get("status") == wanted and (wanted != "running" or self._is_started_by_ha(vmid))
+                done = current.get("status") == wanted and (wanted != "running" or self._ask_if_started_by_ha(vmid))
             except ConnectionFailed:
                 return None
             if state == "error":
@@ -358,7 +358,7 @@ class Lifecycle:
             raise TaskTimeout(message, upid=upid, node=node)
         return reached
 
-    def _is_started_by_ha(self, vmid: int) -> bool:
+    def _ask_if_started_by_ha(self, vmid: int) -> bool:
         """Whether the HA manager reports the VM as started. Its own status does not prove that: a VM whose start fails
         is C(running) for a moment.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ..errors import ApiError, ConnectionFailed, PermissionDenied, TaskTimeout
 from .api.failures import AnswerLost, VMIDTaken
 from .api.session import Session
-from .creations import is_unwritten
+from .creations import ask_if_unwritten
 from .finder import Finder
 from .inventory.freshness import BEING_MADE, read_config
 from .lifecycle import LOOK_FOR
@@ -57,8 +57,9 @@ class LostAnswers:
             if row is None or row["type"] != "qemu":
                 return row or {}
             # A clone for another node is first made on the node of its template.
-            config = read_config(self.session, row["node"], making.vmid) or {}
-            unwritten = row.get("lock") in BEING_MADE or is_unwritten(self.session, row["node"], making.vmid, config)
+            node, vmid = row["node"], making.vmid
+            config = read_config(self.session, node, vmid) or {}
+            unwritten = row.get("lock") in BEING_MADE or ask_if_unwritten(self.session, node, vmid, config)
             return None if unwritten else {**row, **config}
 
         guest = self.tasks.poller.until(complete, self.tasks.timeout)

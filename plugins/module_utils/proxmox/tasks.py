@@ -131,7 +131,7 @@ def task_rows(reader: Reader, node: str, about: int | str) -> list[Mapping[str, 
     return rows
 
 
-def is_destroyed_since(reader: Reader, node: str, vmid: int, made: str, since: float | None) -> bool:
+def ask_if_destroyed_since(reader: Reader, node: str, vmid: int, made: str, since: float | None) -> bool:
     """Whether the VM that a task made was destroyed since, on node or where it was moved from there, so that another
     one has its VMID if any has.
 
@@ -261,7 +261,7 @@ class TaskFollower:
         except UNREADABLE:
             return tuple(lines)
 
-    def is_offline(self, node: str) -> bool:
+    def ask_if_offline(self, node: str) -> bool:
         """Whether a cluster with quorum shows the node as offline. A part without quorum sees the others as offline."""
         try:
             rows = read_rows(self.reader, "/cluster/status") or ()
@@ -347,7 +347,7 @@ class _TaskWatch:
             self._ask_cluster_at = now + _ASK_AFTER
         elif now >= self._ask_cluster_at:
             self._ask_cluster_at = now + _ASK_AFTER
-            if self._follower.is_offline(self.task.node):
+            if self._follower.ask_if_offline(self.task.node):
                 raise self._timeout_without_end("the cluster shows the node as offline") from error
 
     def _timeout_without_end(self, why: str) -> TaskTimeout:

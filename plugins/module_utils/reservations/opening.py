@@ -70,7 +70,8 @@ def look_at_ledger(where: str | None) -> str:
 
         database = PostgreSQLDatabase(where, None, create=False)
         try:
-            return f"{database.location}{'' if database.has_tables() else ', whose tables the first run creates'}"
+            missing = "" if database.ask_if_tables_exist() else ", whose tables the first run creates"
+            return f"{database.location}{missing}"
         finally:
             database.close()
     path = _path_of(where)

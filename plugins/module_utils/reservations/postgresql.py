@@ -96,13 +96,13 @@ class PostgreSQLDatabase(Database):
             cursor.nextset()
             return now, cursor.fetchall()
 
-    def has_tables(self) -> bool:
+    def ask_if_tables_exist(self) -> bool:
         """Whether the tables have been created."""
         return self._has_tables(self.read(_HAS_TABLES)[1])
 
     def _prepare(self, *, create: bool) -> None:
         """Create the tables if there are none, and check that they are those of this version."""
-        if not self.has_tables():
+        if not self.ask_if_tables_exist():
             if not create:
                 return
             with self.transaction("") as transaction:

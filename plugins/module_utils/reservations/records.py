@@ -38,7 +38,7 @@ class Holder:
     id: str
 
     @classmethod
-    def here(cls) -> Holder:
+    def new(cls) -> Holder:
         """Return a new holder for the calling process. Two calls give two holders."""
         pid = os.getpid()
         return cls(platform.node(), pid, _space_of(pid), _start_time(pid) or "", secrets.token_hex(8))

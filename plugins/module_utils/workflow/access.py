@@ -48,7 +48,7 @@ from ..proxmox.options.table import ROOT_ONLY, option_of
 from ..reservations.ledger import Ledger
 from ..reservations.opening import folder_of, names_folder, open_ledger
 from ..reservations.records import Holder, Reservation
-from .births import is_another
+from .births import ask_if_another
 from .options.metrics import METRICS, stated_metrics
 from .options.rules import standing_rules
 from .stopping import Stop
@@ -86,7 +86,7 @@ class Access:
     stop: Stop = field(default_factory=Stop)
     kept_in: Path | None = None
     stated: Stated = NOTHING_STATED
-    holder: Holder = field(default_factory=Holder.here)
+    holder: Holder = field(default_factory=Holder.new)
     claimed: frozenset[int] = frozenset()
     _identity: str | None = None
     _identity_is_fresh: bool = False
@@ -214,14 +214,14 @@ class Access:
         self._check_identity(snapshot)
         return replace(self.with_facts(snapshot), cluster=self.identity())
 
-    def is_gone(self, node: str, vmid: int) -> bool:
+    def ask_if_gone(self, node: str, vmid: int) -> bool:
         """Whether it is certain that node has no VM with this VMID."""
         try:
             return read_config(self.reader, node, vmid) is None
         except UNREADABLE:
             return False
 
-    def is_another(self, guest: Guest, reservation: Reservation) -> bool:
+    def ask_if_another(self, guest: Guest, reservation: Reservation) -> bool:
         """Whether a guest is certainly not the one that a reservation of another run is about. One request if that is
         known.
         """
@@ -232,7 +232,7 @@ class Access:
         except UNREADABLE:
             return False
         found = identity_of(config, guest.node, guest.kind)
-        return is_another(self.reader, reservation, found)
+        return ask_if_another(self.reader, reservation, found)
 
     def glance(self) -> Snapshot:
         """Return the cluster as a single request shows it. New things appear late in it, but it shows that something
@@ -248,7 +248,7 @@ class Access:
         """
         facts = self.facts(snapshot.nodes)
         nodes = tuple(replace(node, **facts[node.name]) if node.name in facts else node for node in snapshot.nodes)
-        return self.standing.on_guests(replace(snapshot, nodes=nodes))
+        return self.standing.add_to_guests(replace(snapshot, nodes=nodes))
 
     def complete(
         self,

@@ -146,8 +146,8 @@ class AddressBook:
         found = {}
         for card, pools in entry.addresses.items():
             hinted, had = (addresses_of_card(str(each.get(card) or "")) for each in (hints, config))
-            chosen = self._own(entry, guest, pools, hinted, AddressPool.may_give)
-            chosen = chosen or self._own(entry, guest, pools, had, _contains)
+            chosen = self._own_addresses(entry, guest, pools, hinted, AddressPool.may_give)
+            chosen = chosen or self._own_addresses(entry, guest, pools, had, _contains)
             if not chosen:
                 raise DriftNotApplicable(
                     f"{entry.label} was begun and cannot be finished: the address of {card} is not known: neither its "
@@ -158,7 +158,7 @@ class AddressBook:
             )
         return found
 
-    def _own(
+    def _own_addresses(
         self,
         entry: Entry,
         guest: Guest,

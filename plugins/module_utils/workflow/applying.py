@@ -109,7 +109,7 @@ class Approved:
             changed = [job.error.message]
         else:
             changed = list(deviations(planned, planned_vm(job)))
-            changed += _elsewhere(planned, job)
+            changed += _drives_elsewhere(planned, job)
             changed += () if changed else _describe_unproved(planned, job, is_own)
         if not changed:
             return None
@@ -161,11 +161,11 @@ def _hold(entry: Entry, planned: PlannedVM) -> Entry:
         options={**request.options, **planned.addresses},
         addresses=cards,
     )
-    backup = _held_backup(entry, planned)
+    backup = _planned_backup(entry, planned)
     return replace(entry, request=request, addresses={}, backup=backup, planned_why=planned.why)
 
 
-def _held_backup(entry: Entry, planned: PlannedVM) -> Backup | None:
+def _planned_backup(entry: Entry, planned: PlannedVM) -> Backup | None:
     """Return the planned backup, with its disks on the planned storage if the task names none."""
     if entry.backup is None:
         return None
@@ -205,18 +205,18 @@ def deviations(planned: PlannedVM, now: PlannedVM) -> Iterator[str]:
         if action not in planned.actions and not (made and action == FINISH):
             yield f"{action} is not planned"
     if now.is_new:
-        yield from _other_decision(planned, now)
+        yield from _decision_departures(planned, now)
         return
     possible = {planned.status, *(STATUS_AFTER[each] for each in planned.actions if each in STATUS_AFTER)}
     if now.actions and not made and now.status not in possible:
         yield f"it is {now.status}, planned when it was {planned.status}"
     if FINISH not in now.actions:
-        yield from _other_changes(planned.changes, now.changes)
+        yield from _change_departures(planned.changes, now.changes)
     if "reboot" in now.actions:
-        yield from _other_pending({**planned.pending, **planned.changes}, now.pending)
+        yield from _pending_departures({**planned.pending, **planned.changes}, now.pending)
 
 
-def _other_decision(planned: PlannedVM, now: PlannedVM) -> Iterator[str]:
+def _decision_departures(planned: PlannedVM, now: PlannedVM) -> Iterator[str]:
     """Yield what would be decided in another way than planned, as sentences."""
     for what in ("storages", "devices", "template", "archive"):
         wanted, found = getattr(planned, what), getattr(now, what)
@@ -243,7 +243,7 @@ def _stranger(planned: Identity | None, now: Identity | None) -> str | None:
     return f"another guest has its VMID: {other}" if sameness is Sameness.OTHER else f"it may be another guest: {other}"
 
 
-def _other_changes(planned: Mapping[str, Change], now: Mapping[str, Change]) -> Iterator[str]:
+def _change_departures(planned: Mapping[str, Change], now: Mapping[str, Change]) -> Iterator[str]:
     """Yield which changes of a VM would be others than planned, as sentences."""
     for key, change in sorted(now.items()):
         before = planned.get(key)
@@ -256,13 +256,13 @@ def _other_changes(planned: Mapping[str, Change], now: Mapping[str, Change]) -> 
             )
 
 
-def _other_pending(planned: Mapping[str, Change], now: Mapping[str, Change]) -> Iterator[str]:
+def _pending_departures(planned: Mapping[str, Change], now: Mapping[str, Change]) -> Iterator[str]:
     for key, change in sorted(now.items()):
         if key not in planned or planned[key].new != change.new:
             yield f"{key} waits for the reboot with {_as_text(change.new)}, which is not planned"
 
 
-def _elsewhere(planned: PlannedVM, job: Job) -> Iterator[str]:
+def _drives_elsewhere(planned: PlannedVM, job: Job) -> Iterator[str]:
     """Yield the drives of a meanwhile created VM that are not on the planned storages."""
     if not planned.is_new or job.plan is None:
         return

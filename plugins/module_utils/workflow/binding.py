@@ -38,13 +38,12 @@ from ..proxmox.tasks import Poller, TaskFollower
 from ..reservations.ledger import Fence, Ledger, ReservationLost
 from ..reservations.records import Holder
 from .access import Access
-from .existing.matching import abandoned_text, is_nameless, unclear
-from .existing.removals import in_order
+from .existing.matching import abandoned_text, is_nameless, nameless_text
+from .existing.removals import group_clones_first
 from .job import Job, State
 from .options.entries import Entry
 from .options.run_options import RunOptions
-from .own_templates import in_order as made_in_order
-from .own_templates import read_own_template
+from .own_templates import group_templates_first, read_own_template
 from .placement import Lessons, decisions_of
 from .stopping import leave_signals_alone
 
@@ -94,7 +93,7 @@ class BindingCycle:
             keep_alive(access.ledger, access.identity(), self._in_progress, access.holder),
             self._stop.threads(self._options.parallel) as pool,
         ):
-            for group in _in_order(jobs):
+            for group in _group_in_order(jobs):
                 futures = {pool.submit(self._do, job): job for job in group}
                 for future in as_completed(futures):
                     report(futures[future], future.result())
@@ -164,7 +163,8 @@ class BindingCycle:
                 self.warnings.extend(abandoned_text(guest) for guest in guests if guest.vmid in creations.abandoned)
                 break
             if not creations.wait(left):
-                raise BeingCreated(f"{job.entry.label}: {unclear(left)}; run again later{creations.doubt(left)}", left)
+                text = f"{job.entry.label}: {nameless_text(left)}; run again later{creations.doubt(left)}"
+                raise BeingCreated(text, left)
         return False
 
     def _lose(self, job: Job, decision: Decision, error: CollectionError) -> None:
@@ -248,16 +248,16 @@ class BindingCycle:
         return self._binder.clone(decision, template, parameters, adjust, fence=fence.check, note=note)
 
 
-def _in_order(jobs: Sequence[Job]) -> Iterable[Sequence[Job]]:
+def _group_in_order(jobs: Sequence[Job]) -> Iterable[Sequence[Job]]:
     """Return the jobs in groups, one after the other: templates are made before their clones, and removed after them.
     """
     groups: Iterable[Sequence[Job]] = [jobs]
     templates = [job.decision.template for job in jobs if job.decision is not None]
     # One without an identity is made by this run.
     if any(template is not None and template.identity is None for template in templates):
-        groups = made_in_order(jobs)
+        groups = group_templates_first(jobs)
     if any(job.plan is not None and job.plan.clones for job in jobs):
-        groups = chain.from_iterable(map(in_order, groups))
+        groups = chain.from_iterable(map(group_clones_first, groups))
     return groups
 
 

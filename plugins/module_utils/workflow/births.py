@@ -13,7 +13,7 @@ from ..model import Guest, Identity
 from ..proxmox.api.failures import UNREADABLE
 from ..proxmox.api.reader import Reader
 from ..proxmox.identity import Sameness, as_json, compare, guest_label, identity_of
-from ..proxmox.tasks import Upid, is_destroyed_since, task_rows
+from ..proxmox.tasks import Upid, ask_if_destroyed_since, task_rows
 from ..reservations.records import Reservation
 from .options.entries import Entry
 
@@ -23,7 +23,7 @@ seems to be younger than that, the end of the task is read.
 """
 
 
-def is_another(reader: Reader, reservation: Reservation, found: Identity) -> bool:
+def ask_if_another(reader: Reader, reservation: Reservation, found: Identity) -> bool:
     """Whether a guest is not the one that a reservation is about, or does not look like it in every respect.
 
     A VM whose creation was not followed to its end is known by the task of its creation only. Tasks are read only
@@ -32,7 +32,7 @@ def is_another(reader: Reader, reservation: Reservation, found: Identity) -> boo
     known = reservation.identity
     if known is None:
         try:
-            return bool(reservation.task) and _is_made_by_others(reader, reservation, found)
+            return bool(reservation.task) and _ask_if_made_by_others(reader, reservation, found)
         except UNREADABLE:
             return False
     sameness = compare(known, found)
@@ -67,7 +67,7 @@ def check_birth(
     found = identity_of(config, guest.node)
     for each in reservations:
         is_asked = (each.vmid, each.name) == (guest.vmid, config.get("name")) and not each.source
-        if not is_asked or entry.adopt or not is_another(reader, each, found):
+        if not is_asked or entry.adopt or not ask_if_another(reader, each, found):
             continue
         raise NotTheSameGuest(
             f"{entry.label}: VMID {guest.vmid} belongs to a VM other than the one that was created, or the VM was "
@@ -84,7 +84,7 @@ def is_begun(reservations: Iterable[Reservation], guest: Guest) -> bool:
     return any(each.vmid == guest.vmid and not each.source for each in reservations)
 
 
-def is_proved(reader: Reader, reservations: Iterable[Reservation], guest: Guest, found: Identity) -> bool:
+def ask_if_proved(reader: Reader, reservations: Iterable[Reservation], guest: Guest, found: Identity) -> bool:
     """Whether the ledger proves that a VM is the one that a run has created. found is what its config shows.
 
     Where the run did not come to read the config, the task of the creation proves it: the VM was not destroyed since.
@@ -94,20 +94,20 @@ def is_proved(reader: Reader, reservations: Iterable[Reservation], guest: Guest,
             continue
         if each.identity is not None:
             return compare(each.identity, found) is Sameness.SAME
-        if not each.task or is_another(reader, each, found):
+        if not each.task or ask_if_another(reader, each, found):
             return False
-        return not _is_destroyed(reader, each, Upid.parse(each.task))
+        return not _ask_if_destroyed(reader, each, Upid.parse(each.task))
     return False
 
 
-def _is_made_by_others(reader: Reader, reservation: Reservation, found: Identity) -> bool:
+def _ask_if_made_by_others(reader: Reader, reservation: Reservation, found: Identity) -> bool:
     """Whether a VM was made before or after the task of a reservation, as Proxmox VE writes the time into its config
     while the task runs. For a clone or a restored VM, that is the time of its source: the tasks tell whether it was
     destroyed since. Raises what an UNREADABLE list raises.
     """
     task = Upid.parse(reservation.task)
     if task.type != "qmcreate" or found.ctime is None:
-        return _is_destroyed(reader, reservation, task)
+        return _ask_if_destroyed(reader, reservation, task)
     waited = _WAITS if reservation.phase == "created" else 0
     if found.ctime <= task.started + waited:
         return found.ctime < task.started
@@ -116,9 +116,9 @@ def _is_made_by_others(reader: Reader, reservation: Reservation, found: Identity
     return ended is not None and found.ctime > int(ended)
 
 
-def _is_destroyed(reader: Reader, reservation: Reservation, task: Upid) -> bool:
+def _ask_if_destroyed(reader: Reader, reservation: Reservation, task: Upid) -> bool:
     """Whether the VM that a task made was destroyed. A clone is made on the node of its template, and the same task
     moves it to its own.
     """
     nodes = {reservation.node: None, task.node: None}
-    return any(is_destroyed_since(reader, node, reservation.vmid, task.text, None) for node in nodes)
+    return any(ask_if_destroyed_since(reader, node, reservation.vmid, task.text, None) for node in nodes)

@@ -109,7 +109,7 @@ class Shapes:
         if known_only:
             whole = replace(whole, nodes=tuple(node for node in whole.nodes if node.demand))
         state = cluster_state(with_moves(whole, counted.under_way), counted.stand_ins)
-        requests = [access.standing.on_request(request, whole.nodes) for request in resolved]
+        requests = [access.standing.add_to_request(request, whole.nodes) for request in resolved]
         if Subject.DEMAND in subjects:
             requests = [with_demand(request, state.guests.values()) for request in requests]
         firsts = {name: number for number, name in reversed(list(enumerate(self.names)))}
@@ -128,7 +128,7 @@ def count_capacity(params: Mapping[str, t.Any], per_vm: Iterable[str]) -> dict[s
     access = Access.open(params, facts_of(params.get("nodes")))
     try:
         reservations = access.ledger.reservations(access.identity())
-        counted = count_reservations(access.read(), reservations, is_another=access.is_another)
+        counted = count_reservations(access.read(), reservations, ask_if_another=access.ask_if_another)
         report = shapes.fit(access, counted)
         advised = {}
         if params.get("advice"):

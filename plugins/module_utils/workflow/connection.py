@@ -360,13 +360,13 @@ def _problems(look: ClusterLook, entries: Sequence[Entry]) -> Iterator[str]:
     """Yield what the VMs name and the cluster does not have, each once."""
     told: set[str] = set()
     for entry in entries:
-        for problem in _of_entry(look, entry) if entry.state != "absent" else ():
+        for problem in _missing_of_entry(look, entry) if entry.state != "absent" else ():
             if problem not in told:
                 told.add(problem)
                 yield f"{entry.label}: {problem}"
 
 
-def _of_entry(look: ClusterLook, entry: Entry) -> Iterator[str]:
+def _missing_of_entry(look: ClusterLook, entry: Entry) -> Iterator[str]:
     """Yield what an entry names and the cluster does not have, as sentences."""
     snapshot, view = look.snapshot, look.view
     if entry.clone is not None and not _sources_of(look, entry):

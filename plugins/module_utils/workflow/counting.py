@@ -76,8 +76,8 @@ def count_reservations(
     snapshot: Snapshot,
     reservations: Iterable[Reservation],
     known: Mapping[int, KnownGuest] = MappingProxyType({}),
-    is_gone: Callable[[str, int], bool] = lambda node, vmid: False,
-    is_another: Callable[[Guest, Reservation], bool] = lambda guest, reservation: False,
+    ask_if_gone: Callable[[str, int], bool] = lambda node, vmid: False,
+    ask_if_another: Callable[[Guest, Reservation], bool] = lambda guest, reservation: False,
 ) -> Counted:
     """Combine the reservations with the snapshot.
 
@@ -86,9 +86,9 @@ def count_reservations(
     VM that was created already, that VM was deleted, and the new guest counts. known are guests whose sizes were not
     read again. The reservation of a VM that was created stays until it expires: other runs need not read its sizes, and
     know by it which VM has been created.
-    Those that are proven count as they are shown, completed from the reservation. is_gone returns whether a created VM
-    that is missing in the snapshot does not exist on its node either; is_another whether the guest that has the VMID
-    now is certainly not the one that a reservation is about. A move of a guest that is gone moves no other.
+    Those that are proven count as they are shown, completed from the reservation. ask_if_gone returns whether a created
+    VM that is missing in the snapshot does not exist on its node either; ask_if_another whether the guest that has the
+    VMID now is certainly not the one that a reservation is about. A move of a guest that is gone moves no other.
     """
     shown = {guest.vmid: guest for guest in snapshot.guests}
     reachable = {node.name for node in snapshot.nodes if node.online}
@@ -100,21 +100,21 @@ def count_reservations(
         guest = shown.get(reservation.vmid)
         if reservation.source:
             over, late = _move_is_over(guest, reservation, snapshot.migrating), guest is not None and guest.memory <= 0
-            if guest is not None and (late or not over) and is_another(guest, reservation):
+            if guest is not None and (late or not over) and ask_if_another(guest, reservation):
                 over, late = True, False
             if guest is not None and late:
                 guest = shown[guest.vmid] = _as_created(guest, reservation)
             if guest is not None and not over:
-                under_way.append(_elsewhere(guest, reservation))
+                under_way.append(_guest_on_its_way(guest, reservation))
             if over and not (late and reservation.phase == "created"):
                 fulfilled.add(reservation.vmid)
             continue
         created = reservation.phase == "created"
         if guest is None:
-            lost = reservation.expired or (created and is_gone(reservation.node, reservation.vmid))
+            lost = reservation.expired or (created and ask_if_gone(reservation.node, reservation.vmid))
         else:
             lost = guest.node in reachable and _is_another(guest, reservation)
-        if guest is not None and not lost and reservation.forsaken and is_another(guest, reservation):
+        if guest is not None and not lost and reservation.forsaken and ask_if_another(guest, reservation):
             # It counts for nothing. As long as it lasts, it proves that the VM of its name is another one.
             continue
         if lost:
@@ -280,7 +280,7 @@ def _move_is_over(guest: Guest | None, reservation: Reservation, migrating: Coll
     return reservation.forsaken and reservation.quiet > shows_within
 
 
-def _elsewhere(guest: Guest, reservation: Reservation) -> Guest:
+def _guest_on_its_way(guest: Guest, reservation: Reservation) -> Guest:
     """Return a guest that is being moved, as it counts on the node where it is not shown. Its negative VMID cannot
     belong to a guest. What its disks take counts once.
     """

@@ -68,7 +68,7 @@ def fleet_info(params: Mapping[str, t.Any], per_vm: Iterable[str], now: float) -
     vms = [_vm(report) for report in found.reports]
     scope = Guard.of(params)
     unmanaged = _unmanaged_vms(found, scope) if params["unmanaged"] else []
-    doubts = [*found.doubts, *(_empty(found, scope) if params["unmanaged"] else ())]
+    doubts = [*found.doubts, *(_doubts_about_empty_scope(found, scope) if params["unmanaged"] else ())]
     counts = Counter(vm["state"] for vm in vms)
     return {
         "changed": False,
@@ -184,7 +184,7 @@ def _unmanaged_vms(found: Comparisons, scope: Guard) -> list[dict[str, t.Any]]:
     ]
 
 
-def _empty(found: Comparisons, scope: Guard) -> Iterator[str]:
+def _doubts_about_empty_scope(found: Comparisons, scope: Guard) -> Iterator[str]:
     """Yield the doubts about a pool or tags that no guest has, which may be misspelt."""
     guests = [guest for _cluster, those in found.guests for guest in those]
     pools = {guest.pool for guest in guests if guest.pool is not None}

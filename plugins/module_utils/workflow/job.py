@@ -196,7 +196,9 @@ class Job:
             self.bound = None
 
 
-def in_groups(jobs: Iterable[Job], ready_among: Callable[[Sequence[Job]], Sequence[Job]]) -> Iterator[Sequence[Job]]:
+def group_by_dependency(
+    jobs: Iterable[Job], ready_among: Callable[[Sequence[Job]], Sequence[Job]]
+) -> Iterator[Sequence[Job]]:
     """Yield jobs in groups of which each can be done when those before it are done.
 
     ready_among returns those of the jobs left that wait for none of the others. If all wait, they are one group.

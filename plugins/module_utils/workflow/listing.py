@@ -9,7 +9,7 @@ import typing as t
 from collections import Counter
 from collections.abc import Mapping
 
-from ..engine.patterns.names import checked_pattern
+from ..engine.patterns.names import compile_option_pattern
 from ..engine.texts import known_names
 from ..engine.unknown_names import UNSEEN
 from ..errors import InvalidRequest
@@ -31,7 +31,7 @@ from .options.entries import PAUSED, Guard
 def list_vms(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
     """Return the module's result. Raises InvalidRequest, and what reading the cluster raises."""
     scope = Guard.of(params)
-    pattern = None if params.get("name") is None else checked_pattern("name", str(params["name"]))
+    pattern = None if params.get("name") is None else compile_option_pattern("name", str(params["name"]))
     session = Session.connect(params)
     try:
         snapshot = read_settled(session)

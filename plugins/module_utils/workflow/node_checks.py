@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from ..errors import ApiError, ConnectionFailed
 from ..proxmox.api.session import Session
-from ..proxmox.ceph import is_set, set_flag
+from ..proxmox.ceph import read_flag, set_flag
 from ..proxmox.node_health import NodeHealth, read_health
 from .stopping import Stop
 
@@ -69,7 +69,7 @@ def ceph_flag(params: Mapping[str, t.Any], *, check_mode: bool) -> dict[str, t.A
     wanted = params["state"] == PRESENT
     session = Session.connect(params, before_write=Stop().check)
     try:
-        found = is_set(session, params["name"])
+        found = read_flag(session, params["name"])
         changed = found not in (None, wanted)
         if changed and not check_mode:
             set_flag(session, params["name"], wanted)

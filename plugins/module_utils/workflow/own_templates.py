@@ -19,12 +19,12 @@ from ..proxmox.making import TEMPLATE
 from ..proxmox.options.contradictions import config_with
 from ..proxmox.options.drives import Drive, is_drive, kind_of
 from ..proxmox.options.values import format_size, size_in_config
-from .job import Job, in_groups
+from .job import Job, group_by_dependency
 
 
 def in_waves(jobs: Sequence[Job], cluster: ClusterState) -> Iterator[Sequence[Job]]:
     """Yield new VMs in the order of their decisions: a clone after the template of the task that it is made from."""
-    return in_groups(jobs, lambda left: [job for job in left if not _has_source_among(job, left, cluster)])
+    return group_by_dependency(jobs, lambda left: [job for job in left if not _has_source_among(job, left, cluster)])
 
 
 def _has_source_among(job: Job, jobs: Collection[Job], cluster: ClusterState) -> bool:
@@ -84,14 +84,14 @@ def read_own_template(reader: Reader, template: Template) -> Template:
     return replace(template, identity=identity_of(config, template.node))
 
 
-def in_order(jobs: Sequence[Job]) -> Iterator[Sequence[Job]]:
+def group_templates_first(jobs: Sequence[Job]) -> Iterator[Sequence[Job]]:
     """Return the jobs in groups, templates before their clones."""
 
     def ready_among(left: Sequence[Job]) -> Sequence[Job]:
         to_make = {vmid for job in left if (vmid := _vmid_made_by(job)) is not None}
         return [job for job in left if not to_make & _sources(job)]
 
-    return in_groups(jobs, ready_among)
+    return group_by_dependency(jobs, ready_among)
 
 
 def _vmid_made_by(job: Job) -> int | None:

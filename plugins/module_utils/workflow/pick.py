@@ -60,5 +60,5 @@ def _state(access: Access, request: Request, params: Mapping[str, t.Any]) -> Clu
     reservations = access.ledger.reservations(access.identity())
     known = known_guests(reservations)
     snapshot = access.complete(access.read(known), [request], (), None)
-    counted = count_reservations(snapshot, reservations, known, access.is_gone, access.is_another)
+    counted = count_reservations(snapshot, reservations, known, access.ask_if_gone, access.ask_if_another)
     return cluster_state(counted.snapshot, counted.stand_ins, params["exclude"])

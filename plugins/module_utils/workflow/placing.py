@@ -106,7 +106,7 @@ class Placer:
         with self.lease() if reserve else contextlib.nullcontext() as cycle:
             placement = self.prepare(jobs, self.read(jobs, lessons, cycle))
             clones = any(job.entry.clone is not None for job in placement.new)
-            for wave in self._in_waves(placement) if clones else [placement.new]:
+            for wave in self._wave_by_wave(placement) if clones else [placement.new]:
                 requests, present = self.complete_requests(placement, wave), self.present(placement)
                 with placement.with_starting() if placement.starting else contextlib.nullcontext():
                     outcomes = place_batch(
@@ -124,7 +124,7 @@ class Placer:
                     self.reserve(jobs, cycle)
             return placement
 
-    def _in_waves(self, placement: Placement) -> Iterable[Sequence[Job]]:
+    def _wave_by_wave(self, placement: Placement) -> Iterable[Sequence[Job]]:
         """Return the new VMs in the order of their decisions: templates of the task before their clones."""
         new = placement.new
         templates = [job for job in placement.jobs if job.entry.request.options.get(TEMPLATE)]
@@ -202,7 +202,7 @@ class Placer:
         online = set() if access.offline else {node.name for node in snapshot.nodes if node.online}
         silent = {g.vmid for g in snapshot.guests if is_silent(g) and (g.vmid not in known or g.node not in online)}
         snapshot = self._with_names(snapshot, silent, entries, {**found, **own})
-        counted = count_reservations(snapshot, reservations, known, access.is_gone, access.is_another)
+        counted = count_reservations(snapshot, reservations, known, access.ask_if_gone, access.ask_if_another)
         if cycle is not None:
             cycle.confirm(counted.fulfilled)
         matches = match_entries(
@@ -340,7 +340,7 @@ class Placer:
                     request = self._templates.resolve(job.entry, state)
                 elif job.entry.backup is None:
                     check_new(request.options)
-                request = self._access.standing.on_request(request, state.snapshot.nodes)
+                request = self._access.standing.add_to_request(request, state.snapshot.nodes)
                 if Subject.DEMAND in self._subjects:
                     request = with_demand(request, state.guests.values())
                 inherited = self.base_of(request, job.entry)

@@ -75,10 +75,10 @@ class ProgressFile(LineFile):
     """Appends a line for every step and wait."""
 
     def __call__(self, step: VMStep | Wait) -> None:
-        self.append(_of_wait(step) if isinstance(step, Wait) else _of_step(step))
+        self.append(_line_of_wait(step) if isinstance(step, Wait) else _line_of_step(step))
 
 
-def _of_step(step: VMStep) -> dict[str, t.Any]:
+def _line_of_step(step: VMStep) -> dict[str, t.Any]:
     """Return the progress of a VM as a line of the file has it."""
     report = step.report
     return {
@@ -94,7 +94,7 @@ def _of_step(step: VMStep) -> dict[str, t.Any]:
     }
 
 
-def _of_wait(wait: Wait) -> dict[str, t.Any]:
+def _line_of_wait(wait: Wait) -> dict[str, t.Any]:
     """Return the wait for capacity as a line of the file has it."""
     return {
         "waiting": list(wait.vms),

@@ -84,11 +84,11 @@ def report_of(job: Job) -> VMReport:
     """Return the report of a VM at the current state of its job."""
     guest = job.guest
     if job.plan is not None:
-        report = _of_existing(job, job.plan)
+        report = _report_of_existing(job, job.plan)
     elif guest is not None:
         report = VMReport(job, node=guest.node, vmid=guest.vmid, status=job.status)
     elif job.decision is not None:
-        report = _of_new(job, job.decision)
+        report = _report_of_new(job, job.decision)
     else:
         report = VMReport(job, status="absent" if job.error is None or job.outcome is not None else None)
     report.warnings.extend(job.warnings)
@@ -101,7 +101,7 @@ def report_of(job: Job) -> VMReport:
     return report
 
 
-def _of_new(job: Job, decision: Decision) -> VMReport:
+def _report_of_new(job: Job, decision: Decision) -> VMReport:
     """Return the report of a VM that was decided in this run."""
     request, bound = decision.request, job.bound
     made = "restore" if request.archive else "create" if job.entry.clone is None else "clone"
@@ -132,7 +132,7 @@ def _report_not_created(report: VMReport) -> None:
     report.node, report.vmid, report.storages, report.after = None, None, {}, None
 
 
-def _of_existing(job: Job, plan: ExistingPlan) -> VMReport:
+def _report_of_existing(job: Job, plan: ExistingPlan) -> VMReport:
     """Return the report of an existing VM: as its plan would leave it or, if that was carried out in part, as it was
     left.
     """

@@ -19,9 +19,9 @@ from ..proxmox.tasks import Poller
 from ..reservations.lease import LeaseLost
 from .access import Access, OtherCluster
 from .binding import BindingCycle
-from .births import is_proved
+from .births import ask_if_proved
 from .cautions import note_cautions
-from .existing.matching import unclear
+from .existing.matching import nameless_text
 from .foresight import foresee
 from .job import Job, State, requeue
 from .options.run_options import RunOptions
@@ -179,7 +179,7 @@ class Run:
         note_cautions(due, placement, self._placer.base_of, [job.entry.request for job in self.jobs])
         for job in due if not self._writes else ():
             if job.state is State.DECIDED and job.nameless:
-                job.warn(unclear(job.nameless))
+                job.warn(nameless_text(job.nameless))
         approved = self._approved
         if approved is not None:
             again = self._take_over_moves(approved, due, placement.seen.lessons)
@@ -234,7 +234,7 @@ class Run:
 
     def _hold_to_plan(self, approved: Approved, due: Sequence[Job], placement: Placement) -> None:
         """Refuse the jobs that deviate from the approved plan."""
-        is_own = partial(is_proved, self._access.reader, placement.seen.reservations)
+        is_own = partial(ask_if_proved, self._access.reader, placement.seen.reservations)
         for job in due:
             if (objection := approved.objection(job, is_own)) is not None:
                 self._refuse(job, objection)
@@ -361,7 +361,7 @@ class Run:
         if not doubtful or self._is_pointless(doubtful):
             return False
         try:
-            return self._capacity_wait.until_names_are_known(doubtful)
+            return self._capacity_wait.wait_until_names_are_known(doubtful)
         finally:
             for job in doubtful:
                 job.note_wait(self._capacity_wait.waited)
@@ -371,7 +371,7 @@ class Run:
         if not unplaced:
             return False
         try:
-            return not self._is_pointless() and self._capacity_wait.until_worth_a_try(unplaced, placement.seen.snapshot)
+            return not self._is_pointless() and self._capacity_wait.wait_for_a_chance(unplaced, placement.seen.snapshot)
         finally:
             for job in unplaced:
                 job.note_wait(self._capacity_wait.waited)

@@ -68,7 +68,7 @@ class Waiting:
     def waited(self) -> float:
         return self._clock() - self._began
 
-    def until_worth_a_try(self, jobs: Sequence[Job], seen: Snapshot) -> bool:
+    def wait_for_a_chance(self, jobs: Sequence[Job], seen: Snapshot) -> bool:
         """Wait until another try may succeed for one of the jobs; seen is the cluster in which they failed. Returns
         False if time is up, or if no change can help any of them.
         """
@@ -105,7 +105,7 @@ class Waiting:
             seen = after
         return False
 
-    def until_names_are_known(self, jobs: Sequence[Job]) -> bool:
+    def wait_until_names_are_known(self, jobs: Sequence[Job]) -> bool:
         """Wait until Proxmox VE tells the names of the guests again that may be the VMs of the jobs, or no longer shows
         them. Returns False if time is up. The jobs failed with VMNotKnown.
         """

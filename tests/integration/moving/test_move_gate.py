@@ -21,7 +21,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans impor
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Holder, Reservation
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.access import Access
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.gate import MoveGate
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.sight import at_work
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.sight import read_busy_guests
 
 from .conftest import TIME_SCALE, description
 
@@ -111,7 +111,7 @@ def test_gate__counts_a_new_guest_on_the_target_that_the_list_shows_without_its_
 def test_gate__reserves_both_nodes_for_a_guest_that_was_created_a_moment_ago(
     cluster: SimulatedCluster, access: Access
 ) -> None:
-    gate, name, creator = MoveGate(access, profile(), lambda snapshot: snapshot), access.identity(), Holder.here()
+    gate, name, creator = MoveGate(access, profile(), lambda snapshot: snapshot), access.identity(), Holder.new()
     creation = Reservation(name, 150, "web-1", "pve1", cores=1, memory=12 * GIB, running=True)
     with access.ledger.scheduling_cycle(name, holder=creator) as cycle:
         cycle.reserve([creation])
@@ -171,12 +171,12 @@ def test_gate__neither_counts_nor_awaits_the_move_of_a_guest_whose_vmid_was_used
     gate = MoveGate(access, profile(), lambda snapshot: snapshot)
     with pytest.raises(PlanStale, match="would exceed the memory overcommit ratio"):
         gate.admit(move(102))
-    assert at_work(access) == {101: "it is being moved"}
+    assert read_busy_guests(access) == {101: "it is being moved"}
 
     use_again(cluster, 101, name, memory=256)
     cluster.advance(30)
 
-    assert at_work(access) == {}
+    assert read_busy_guests(access) == {}
     gate.admit(move(102))
     assert [each.vmid for each in access.ledger.reservations(access.identity())] == [102]
     other.close()

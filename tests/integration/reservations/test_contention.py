@@ -25,7 +25,7 @@ def waiting(where: str) -> int:
     with (
         open_ledger(where) as ledger,
         pytest.raises(LedgerUnavailable) as refused,
-        ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0),
+        ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0),
     ):
         pass
     return int(refused.value.details["waiting"])
@@ -38,7 +38,7 @@ def test_fifty_forks__decide_one_after_the_other_and_get_fifty_vmids(where: str)
 
 
 def test_forks_that_wait__are_served_in_turn(where: str) -> None:
-    with open_ledger(where) as ledger, ledger.scheduling_cycle(CLUSTER, holder=Holder.here()) as cycle:
+    with open_ledger(where) as ledger, ledger.scheduling_cycle(CLUSTER, holder=Holder.new()) as cycle:
         fleet = Fleet(where, CLUSTER, size=8, cycles=3)
         while waiting(where) < 8:
             cycle.reservations()
@@ -56,7 +56,7 @@ def test_fleet_on_one_cluster__does_not_delay_a_scheduler_of_another(where: str)
             time.sleep(0.01)
         cycles = 0
         while len(ledger.reservations(CLUSTER)) < 9:
-            with ledger.scheduling_cycle(OTHER_CLUSTER, holder=Holder.here(), wait=0):
+            with ledger.scheduling_cycle(OTHER_CLUSTER, holder=Holder.new(), wait=0):
                 cycles += 1
     fleet.records()
     assert cycles > 0
@@ -83,7 +83,7 @@ def test_processes_killed_at_any_moment__lose_nothing_that_was_acknowledged(wher
             time.sleep(0.001)
         process.kill()
     acknowledged = [vmid for process in loops for vmid in process.acknowledged()]
-    with open_ledger(where) as ledger, ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=1) as cycle:
+    with open_ledger(where) as ledger, ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=1) as cycle:
         kept = {reservation.vmid for reservation in cycle.reservations()}
     assert len(acknowledged) == len(set(acknowledged))
     assert set(acknowledged) <= kept

@@ -119,7 +119,7 @@ def test_rule_that_keeps_guests_apart__holds_when_a_node_is_lost(rules: Standing
     }
     guests = [guest(100, "pve1", gib=12, name="db-1"), guest(101, "pve2", gib=4, name=name)]
     guests = [replace(each, tags=tags[each.name or ""]) for each in guests]
-    state = ClusterState(rules.on_guests(Snapshot(nodes=tuple(hosts), guests=tuple(guests))))
+    state = ClusterState(rules.add_to_guests(Snapshot(nodes=tuple(hosts), guests=tuple(guests))))
     refused = refusals(state, vm(gib=22))
     assert ("would strand VM db-1 (100)" in refused.get("pve3", "")) is (name == "db-2")
 
@@ -135,7 +135,7 @@ def test_rule_about_nodes__keeps_a_guest_of_a_lost_node_on_its_nodes(kept: str) 
         rule = StandingRule("rules[0]", Selector(name="db"), nodes=allowed)
         guests = (guest(100, "pve1", gib=20, name="db", tags=tags), guest(101, "pve2", gib=10))
         rules = StandingRules(rules=(rule,) if kept == "rule" else ())
-        return refusals(ClusterState(rules.on_guests(Snapshot(nodes=tuple(hosts), guests=guests))), vm(gib=10))
+        return refusals(ClusterState(rules.add_to_guests(Snapshot(nodes=tuple(hosts), guests=guests))), vm(gib=10))
 
     assert "the loss of pve1 would strand VM db (100)" in refused("pve1", "pve2")["pve2"]
     assert kept == "taint" or "pve2" not in refused("pve1")

@@ -25,9 +25,9 @@ NODES = (node("pve1"), node("pve2"), node("PVE3"))
 
 def feasible(snapshot: Snapshot, tags: set[str]) -> set[str]:
     """The nodes that a new VM with these tags may have."""
-    snapshot = BY_TAGS.on_guests(snapshot)
+    snapshot = BY_TAGS.add_to_guests(snapshot)
     scheduler = Scheduler(ClusterState(snapshot), build_profiles(builtin_registry()))
-    refusals = scheduler.refusals(BY_TAGS.on_request(vm(tags=frozenset(tags)), NODES))
+    refusals = scheduler.refusals(BY_TAGS.add_to_request(vm(tags=frozenset(tags)), NODES))
     return {each.name for each in snapshot.nodes if not refusals.get(each.name)}
 
 
@@ -56,18 +56,18 @@ def test_pin_tags__allow_only_their_nodes_in_any_case() -> None:
 
 def test_pin_of_a_request__must_name_a_node() -> None:
     with pytest.raises(InvalidRequest, match="tags: plb_pin_pve9 names no node of the cluster; its nodes: "):
-        BY_TAGS.on_request(vm(tags=frozenset({"plb_pin_pve9"})), NODES)
+        BY_TAGS.add_to_request(vm(tags=frozenset({"plb_pin_pve9"})), NODES)
 
 
 def test_pin_of_a_guest__is_left_out_where_the_node_is_gone() -> None:
-    (found,) = BY_TAGS.on_guests(cluster(("pve1", {"plb_pin_pve9"}))).guests
+    (found,) = BY_TAGS.add_to_guests(cluster(("pve1", {"plb_pin_pve9"}))).guests
     assert found.constraints.node_required == ()
 
 
 def test_prefixes__mean_nothing_without_a_name() -> None:
     tags = {"plb_affinity_", "plb_anti_affinity_", "plb_pin_"}
     snapshot = cluster(("pve1", tags))
-    assert BY_TAGS.on_guests(snapshot) == snapshot
+    assert BY_TAGS.add_to_guests(snapshot) == snapshot
     assert feasible(snapshot, tags) == {"pve1", "pve2", "PVE3"}
 
 

@@ -24,7 +24,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tas
     Poller,
     TaskFollower,
     Upid,
-    is_destroyed_since,
+    ask_if_destroyed_since,
 )
 
 UPID = "UPID:pve2:00000650:0005621F:6B0150A8:qmcreate:400:op@pve!tok:"
@@ -240,7 +240,7 @@ def test_vm_that_had_the_vmid_before__was_another(made: str, destroyed: str, sin
 
 def _is_destroyed(made: str, destroyed: str, since: float | None) -> bool:
     rows = [{"type": "qmdestroy", "upid": f"UPID:{destroyed}:qmdestroy:400:op@pve:"}, {"type": "qmcreate", "upid": ""}]
-    return is_destroyed_since(World(rows), "pve2", 400, made and f"UPID:{made}:qmcreate:400:op@pve!tok:", since)
+    return ask_if_destroyed_since(World(rows), "pve2", 400, made and f"UPID:{made}:qmcreate:400:op@pve!tok:", since)
 
 
 @pytest.mark.parametrize(("where", "expected"), [("pve1", True), ("nowhere", False)])
@@ -255,7 +255,7 @@ def test_vm_that_was_moved__is_looked_for_on_all_nodes(where: str, expected: boo
     destroyed = [{"type": "qmdestroy", "upid": f"UPID:{where}:00000652:00000102:6B0150B8:qmdestroy:400:op@pve:"}]
     world = World(moved, nodes, destroyed if expected else [], moved)
 
-    assert is_destroyed_since(world, "pve2", 400, made, None) is expected
+    assert ask_if_destroyed_since(world, "pve2", 400, made, None) is expected
     again = [] if expected else ["/nodes/pve2/tasks"]
     assert world.calls == ["/nodes/pve2/tasks", "/nodes", "/nodes/pve1/tasks", *again]
 
@@ -266,4 +266,4 @@ def test_vm_that_returns_and_is_destroyed_meanwhile__is_noticed() -> None:
     destroyed = [{"type": "qmdestroy", "upid": "UPID:pve2:00000652:00000102:6B0150B8:qmdestroy:400:op@pve:"}]
     nodes = [{"node": "pve1", "status": "online"}, {"node": "pve2", "status": "online"}]
 
-    assert is_destroyed_since(World(moved, nodes, [], destroyed), "pve2", 400, made, None)
+    assert ask_if_destroyed_since(World(moved, nodes, [], destroyed), "pve2", 400, made, None)

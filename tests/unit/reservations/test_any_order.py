@@ -39,7 +39,7 @@ class AnyOrder(RuleBasedStateMachine):
     def open(self) -> None:
         self.now = 1_000_000.0
         self.ledger = open_ledger("none", clock=lambda: self.now, durations=DURATIONS)
-        self.holders = {"first": Holder.here(), "second": Holder.here(), "dead": dead_holder()}
+        self.holders = {"first": Holder.new(), "second": Holder.new(), "dead": dead_holder()}
         self.model: dict[int, Reservation] = {}
 
     def teardown(self) -> None:

@@ -52,7 +52,7 @@ def ledger(anywhere: str, clock: Clock) -> Iterator[Ledger]:
 
 @pytest.fixture
 def me() -> Holder:
-    return Holder.here()
+    return Holder.new()
 
 
 def reserve(ledger: Ledger, holder: Holder, *reservations: Reservation) -> list[Reservation]:
@@ -63,7 +63,7 @@ def reserve(ledger: Ledger, holder: Holder, *reservations: Reservation) -> list[
 def kept(ledger: Ledger, cluster: str = CLUSTER) -> list[int]:
     """Return the VMIDs that are reserved; every way of asking must say the same."""
     outside = [found.vmid for found in ledger.reservations(cluster)]
-    with ledger.scheduling_cycle(cluster, holder=Holder.here(), wait=0) as cycle:
+    with ledger.scheduling_cycle(cluster, holder=Holder.new(), wait=0) as cycle:
         assert [found.vmid for found in cycle.reservations()] == outside
     return outside
 
@@ -110,7 +110,7 @@ def test_what_is_reserved__is_refused_and_nothing_of_that_call_is_written(
 ) -> None:
     reserve(ledger, me, reservation(100))
     with pytest.raises(AlreadyReserved, match=message):
-        reserve(ledger, Holder.here(), reservation(200), wanted)
+        reserve(ledger, Holder.new(), reservation(200), wanted)
     assert kept(ledger) == [100]
 
 
@@ -138,7 +138,7 @@ def test_what_was_sent__is_kept_for_an_hour_after_it_has_expired(ledger: Ledger,
     assert (found.vmid, found.quiet, found.expired, found.forsaken) == (100, 61, True, True)
     clock.now += 3598
     assert kept(ledger) == [100]
-    reserve(ledger, Holder.here(), reservation(100))  # nobody goes on with it
+    reserve(ledger, Holder.new(), reservation(100))  # nobody goes on with it
     clock.now += 61
     assert kept(ledger) == []
 
@@ -156,7 +156,7 @@ def test_a_move_that_was_begun__is_taken_over_by_nobody(ledger: Ledger, me: Hold
 def test_a_move__replaces_the_reservation_of_the_guests_creation_once_that_is_complete(
     ledger: Ledger, me: Holder
 ) -> None:
-    creator, creation = Holder.here(), reservation(100, "web-1")
+    creator, creation = Holder.new(), reservation(100, "web-1")
     move = replace(creation, node="pve2", source="pve1")
     reserve(ledger, creator, creation)
     ledger.mark_binding(CLUSTER, [100], creator)
@@ -186,7 +186,7 @@ def test_renewing__prolongs_what_is_still_the_holders(ledger: Ledger, clock: Clo
     reserve(ledger, me, reservation(100), reservation(101), reservation(102))
     clock.now += 50
     assert ledger.renew(CLUSTER, [100, 101, 999], me) == {100, 101}
-    assert ledger.renew(CLUSTER, [102], Holder.here()) == frozenset()
+    assert ledger.renew(CLUSTER, [102], Holder.new()) == frozenset()
     clock.now += 50
     assert kept(ledger) == [100, 101]
     ledger.renew(CLUSTER, [100], me, until=clock.now + 1000)
@@ -212,13 +212,13 @@ def test_nothing__may_be_sent_for_a_reservation_that_is_not_ones_own(ledger: Led
     with pytest.raises(ReservationLost, match="VMID 102 "):
         ledger.mark_binding(CLUSTER, [100, 102], me)
     with pytest.raises(ReservationLost, match="VMID 100, 101 "):
-        ledger.mark_binding(CLUSTER, [100, 101], Holder.here())
+        ledger.mark_binding(CLUSTER, [100, 101], Holder.new())
     assert {found.phase for found in ledger.reservations(CLUSTER)} == {"reserved"}
 
 
 def test_holder__alone_releases_but_everybody_confirms(ledger: Ledger, me: Holder) -> None:
     reserve(ledger, me, *(reservation(vmid) for vmid in range(100, 105)))
-    other = Holder.here()
+    other = Holder.new()
     ledger.release(CLUSTER, [100], other)
     ledger.release(CLUSTER, [101], me)
     with ledger.scheduling_cycle(CLUSTER, holder=other, wait=0) as cycle:
@@ -287,7 +287,7 @@ def test_whoever_waits_in_vain__is_told_who_holds_the_lease(ledger: Ledger, cloc
         for _ in range(2):  # the first one must not be left in the queue
             with (
                 pytest.raises(LedgerUnavailable, match=message),
-                ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0),
+                ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0),
             ):
                 pass
     assert kept(ledger) == []
@@ -298,7 +298,7 @@ def test_expired_lease__is_taken_and_its_former_holder_is_fenced_off(
 ) -> None:
     with ledger.scheduling_cycle(CLUSTER, holder=me, wait=0) as slow:
         clock.now += 15
-        with ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0) as quick:
+        with ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0) as quick:
             for step in (
                 slow.reservations,
                 lambda: slow.reserve([reservation(100)]),
@@ -314,7 +314,7 @@ def test_end_of_a_lost_cycle__does_not_end_its_successors(ledger: Ledger, clock:
     slow = ledger.scheduling_cycle(CLUSTER, holder=me, wait=0)
     slow.__enter__()
     clock.now += 15
-    with ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0) as quick:
+    with ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0) as quick:
         slow.__exit__(None, None, None)
         quick.reserve([reservation(100)])
 
@@ -324,7 +324,7 @@ def test_every_call_on_the_cycle__prolongs_the_lease(ledger: Ledger, clock: Cloc
         for step in (cycle.reservations, lambda: cycle.reserve([]), lambda: cycle.confirm([])):
             clock.now += 14
             step()
-        with pytest.raises(LedgerUnavailable), ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0):
+        with pytest.raises(LedgerUnavailable), ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0):
             pass
 
 
@@ -359,7 +359,7 @@ def test_threads__share_one_ledger(anywhere: str) -> None:
     with open_ledger(anywhere) as ledger:
 
         def create(vmid: int) -> None:
-            holder = Holder.here()
+            holder = Holder.new()
             with ledger.scheduling_cycle(CLUSTER, holder=holder, wait=30) as cycle:
                 cycle.reserve([reservation(vmid)])
             for _ in range(5):
@@ -377,7 +377,7 @@ def test_birth__is_kept_with_the_reservation_of_its_holder_only(ledger: Ledger, 
     reserve(ledger, me, reservation(100), reservation(101))
     ledger.note_birth(CLUSTER, 100, me, task="UPID:pve1:1")
     ledger.note_birth(CLUSTER, 100, me, identity=identity(7, "vm100"))
-    ledger.note_birth(CLUSTER, 101, Holder.here(), identity=identity(8, "vm101"))
+    ledger.note_birth(CLUSTER, 101, Holder.new(), identity=identity(8, "vm101"))
 
     found = {each.vmid: (each.task, each.identity, each.phase) for each in ledger.reservations(CLUSTER)}
 

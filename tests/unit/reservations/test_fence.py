@@ -44,7 +44,7 @@ def ledger(anywhere: str, clocks: Clocks) -> Iterator[Ledger]:
 @pytest.fixture
 def fence(ledger: Ledger, clocks: Clocks) -> Fence:
     """A fence whose reservation has just been marked."""
-    holder = Holder.here()
+    holder = Holder.new()
     with ledger.scheduling_cycle(CLUSTER, holder=holder, wait=0) as cycle:
         cycle.reserve([reservation(100)])
     made = Fence(ledger, CLUSTER, 100, holder, clocks=clocks.local)
@@ -54,7 +54,7 @@ def fence(ledger: Ledger, clocks: Clocks) -> Fence:
 
 def decide_elsewhere(ledger: Ledger) -> None:
     """Another one finds that it has expired, and that the cluster shows nothing of it."""
-    with ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0) as cycle:
+    with ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0) as cycle:
         assert [found.expired for found in cycle.reservations()] == [True]
         cycle.confirm([100])
 
@@ -105,7 +105,7 @@ def test_fence__stops_every_write_of_a_lost_reservation(fence: Fence, ledger: Le
 
 def test_fence__stops_writes_that_were_never_marked(ledger: Ledger, clocks: Clocks) -> None:
     with pytest.raises(ReservationLost):
-        Fence(ledger, CLUSTER, 100, Holder.here(), clocks=clocks.local).check()
+        Fence(ledger, CLUSTER, 100, Holder.new(), clocks=clocks.local).check()
 
 
 def test_local_clocks__go_on() -> None:

@@ -21,18 +21,18 @@ def sleeper() -> subprocess.Popen[bytes]:
 
 
 def holder_of(process: subprocess.Popen[bytes]) -> Holder:
-    """Return what Holder.here() returns in that process."""
+    """Return what Holder.new() returns in that process."""
     from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import records
 
-    return replace(Holder.here(), pid=process.pid, started=records._start_time(process.pid))
+    return replace(Holder.new(), pid=process.pid, started=records._start_time(process.pid))
 
 
 def test_calling_process__lives() -> None:
-    assert not Holder.here().is_dead()
+    assert not Holder.new().is_dead()
 
 
 def test_two_holders_of_one_process__are_two() -> None:
-    assert Holder.here() != Holder.here()
+    assert Holder.new() != Holder.new()
 
 
 def test_killed_process__is_dead_before_and_after_it_is_reaped(sleeper: subprocess.Popen[bytes]) -> None:
@@ -46,13 +46,13 @@ def test_killed_process__is_dead_before_and_after_it_is_reaped(sleeper: subproce
 
 
 def test_later_process_of_the_same_number__is_another() -> None:
-    assert replace(Holder.here(), started="1").is_dead()
+    assert replace(Holder.new(), started="1").is_dead()
 
 
 @pytest.mark.parametrize("space", ["another boot", ""])
 def test_process_that_cannot_be_seen_from_here__is_not_called_dead(space: str) -> None:
-    assert not replace(Holder.here(), pid=2**22 + 1, space=space).is_dead()
+    assert not replace(Holder.new(), pid=2**22 + 1, space=space).is_dead()
 
 
 def test_messages__name_process_and_host() -> None:
-    assert str(replace(Holder.here(), pid=12, host="ctl1")) == "process 12 on ctl1"
+    assert str(replace(Holder.new(), pid=12, host="ctl1")) == "process 12 on ctl1"

@@ -48,7 +48,7 @@ FULL = replace(
             gang=GangRef("g", 2),
         ),
     ),
-    holder=Holder.here(),
+    holder=Holder.new(),
     expires=1.0,
 )
 ROW = dict(zip(COLUMNS.split(", "), to_row(FULL), strict=True))
@@ -123,10 +123,10 @@ def test_holder_from_text__takes_for_alive_whom_it_does_not_understand(text: str
 
 def test_an_odd_row__is_refused_until_it_expires_and_then_dropped(where: str, write: Write) -> None:
     with open_ledger(where) as ledger:
-        with ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0) as cycle:
+        with ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0) as cycle:
             cycle.reserve([reservation(100), reservation(101)])
         write("UPDATE qemu_scheduler_reservations SET resources = '[]' WHERE vmid = ?", 100)
-        with ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0) as cycle:
+        with ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0) as cycle:
             again = [reservation(100)]
             for look in (lambda: ledger.reservations(CLUSTER), cycle.reservations, lambda: cycle.reserve(again)):
                 with pytest.raises(LedgerIncompatible, match="VMID 100"):
@@ -134,20 +134,20 @@ def test_an_odd_row__is_refused_until_it_expires_and_then_dropped(where: str, wr
         ledger.forget(CLUSTER, [100])
         write("UPDATE qemu_scheduler_reservations SET expires = 0 WHERE vmid = ?", 100)
         assert [found.vmid for found in ledger.reservations(CLUSTER)] == [101]
-        with ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0) as cycle:
+        with ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0) as cycle:
             assert [found.vmid for found in cycle.reservations()] == [101]
 
 
 def test_an_odd_holder__keeps_its_lease_until_it_expires(where: str, write: Write) -> None:
-    with open_ledger(where) as ledger, ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0):
+    with open_ledger(where) as ledger, ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0):
         write("UPDATE qemu_scheduler_leases SET holder = ?", '{"pid": "x"}')
         with (
             pytest.raises(LedgerUnavailable, match="an unknown process has held it"),
-            ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0),
+            ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0),
         ):
             pass
         write("UPDATE qemu_scheduler_leases SET expires = 0")
-        with ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0):
+        with ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0):
             pass
 
 

@@ -60,7 +60,7 @@ def anyone_but_root() -> Iterator[None]:
 
 
 def fill(path: Path) -> None:
-    with open_ledger(str(path)) as ledger, ledger.scheduling_cycle(CLUSTER, holder=Holder.here()) as cycle:
+    with open_ledger(str(path)) as ledger, ledger.scheduling_cycle(CLUSTER, holder=Holder.new()) as cycle:
         cycle.reserve([reservation(vmid, tags=frozenset({"x" * 100})) for vmid in range(100, 200)])
 
 
@@ -300,7 +300,7 @@ def test_open_ledger__refuses_a_path_that_no_file_can_have(tmp_path: Path) -> No
 
 
 def test_a_removed_file__stops_whoever_has_it_open(tmp_path: Path) -> None:
-    path, holder = tmp_path / "ledger.db", Holder.here()
+    path, holder = tmp_path / "ledger.db", Holder.new()
     with open_ledger(str(path)) as ledger:
         with ledger.scheduling_cycle(CLUSTER, holder=holder) as cycle:
             cycle.reserve([reservation(100)])

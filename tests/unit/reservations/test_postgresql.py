@@ -99,7 +99,7 @@ def test_tables_of_another_version__are_refused(empty_postgres: str, damage: byt
     with open_ledger(empty_postgres) as ledger:
         change(empty_postgres, damage)
         with pytest.raises(LedgerIncompatible, match=message):
-            ledger.mark_binding(CLUSTER, [], Holder.here())
+            ledger.mark_binding(CLUSTER, [], Holder.new())
     with pytest.raises(LedgerIncompatible, match=message):
         open_ledger(empty_postgres)
 
@@ -120,7 +120,7 @@ def test_database_in_which_we_may_not_make_tables__is_refused(empty_postgres: st
 def test_connection_that_was_cut_between_two_steps__is_made_anew(empty_postgres: str) -> None:
     cut = b"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'qemu_scheduler'"
     with open_ledger(empty_postgres) as ledger:
-        with ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0) as cycle:
+        with ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0) as cycle:
             change(empty_postgres, cut)
             cycle.reservations()
         change(empty_postgres, cut)
@@ -156,11 +156,11 @@ def test_another_encoding__does_not_change_what_is_read(
 
 
 def test_servers_clock__counts(empty_postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with open_ledger(empty_postgres) as ledger, ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0):
+    with open_ledger(empty_postgres) as ledger, ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0):
         real = time.time
         monkeypatch.setattr(time, "time", lambda: real() + 3600)
         with open_ledger(empty_postgres) as fast, pytest.raises(LedgerUnavailable, match=r"has held it for \d s"):
-            fast.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0).__enter__()
+            fast.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0).__enter__()
 
 
 def test_client_that_hangs_within_a_transaction__is_cut_off(empty_postgres: str) -> None:
@@ -179,7 +179,7 @@ def test_client_that_hangs_within_a_transaction__is_cut_off(empty_postgres: str)
         thread = threading.Thread(target=hang)
         thread.start()
         inside.wait(5)
-        with other.scheduling_cycle(CLUSTER, holder=Holder.here()):
+        with other.scheduling_cycle(CLUSTER, holder=Holder.new()):
             over.set()
         thread.join()
     assert len(failures) == 1

@@ -47,7 +47,7 @@ def arrive(file: Path, waiting: int) -> int:
             expected = f"{waiting} more were waiting before this one"
             with (
                 pytest.raises(LedgerUnavailable, match=expected),
-                ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0),
+                ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0),
             ):
                 pass
 
@@ -55,18 +55,18 @@ def arrive(file: Path, waiting: int) -> int:
 
 
 def test_look_at_a_long_queue__costs_little_more_than_at_a_short_one(ledger_file: Path) -> None:
-    queue_up(ledger_file, [Holder.here()])
+    queue_up(ledger_file, [Holder.new()])
     alone = arrive(ledger_file, 1)
     with sqlite3.connect(ledger_file) as database:
         database.execute("DELETE FROM qemu_scheduler_queue")
-    queue_up(ledger_file, [Holder.here() for _ in range(200)])
+    queue_up(ledger_file, [Holder.new() for _ in range(200)])
     # To see whether each of them lives takes 8,000 more.
     assert arrive(ledger_file, 200) < alone + 500
 
 
 def test_dead_processes_at_the_head_of_the_queue__are_not_waited_for(ledger_file: Path) -> None:
     dead = dead_holder()
-    queue_up(ledger_file, [dead, dead, Holder.here(), dead])
+    queue_up(ledger_file, [dead, dead, Holder.new(), dead])
     arrive(ledger_file, 2)
 
 
@@ -74,7 +74,7 @@ def test_queue_of_dead_processes__is_free(ledger_file: Path) -> None:
     queue_up(ledger_file, [dead_holder()] * 3)
     with (
         open_ledger(str(ledger_file)) as ledger,
-        ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0) as cycle,
+        ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0) as cycle,
     ):
         assert cycle.reservations() == []
 
@@ -82,7 +82,7 @@ def test_queue_of_dead_processes__is_free(ledger_file: Path) -> None:
 def test_to_reserve_beside_many__reads_only_the_reservations_of_the_same_vmid_or_name(ledger_file: Path) -> None:
     with (
         open_ledger(str(ledger_file)) as ledger,
-        ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0) as cycle,
+        ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0) as cycle,
     ):
         alone = lines_run(lambda: cycle.reserve([reservation(100)]), at_most=100_000)
         cycle.reserve([reservation(vmid) for vmid in range(200, 500)])

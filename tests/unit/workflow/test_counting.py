@@ -52,7 +52,7 @@ def mine(**values: t.Any) -> Reservation:
     return reservation(
         100,
         "web-1",
-        **{"cores": 1, "memory": GIB, "holder": Holder.here(), "phase": "created", "running": True, **values},
+        **{"cores": 1, "memory": GIB, "holder": Holder.new(), "phase": "created", "running": True, **values},
     )
 
 
@@ -212,11 +212,11 @@ def test_count_reservations__a_vm_that_was_made_and_is_gone_counts_no_longer(
 ) -> None:
     questions: list[tuple[str, int]] = []
 
-    def is_gone(node: str, vmid: int) -> bool:
+    def ask_if_gone(node: str, vmid: int) -> bool:
         questions.append((node, vmid))
         return gone
 
-    assert outcome(counted(None, mine(phase=phase), is_gone=is_gone)) == expected
+    assert outcome(counted(None, mine(phase=phase), ask_if_gone=ask_if_gone)) == expected
     assert questions == asked
 
 
@@ -249,7 +249,7 @@ def test_stand_in__counts_like_its_vm() -> None:
     )
     device = DeviceAllocation("gpu", "pci", "0000:41:00", "pve1", "gpus", "hostpci0", "mapping=gpus")
     decision = Decision(request, "pve1", 100, storage_bytes={("local", "pve1"): GIB}, devices=(device,))
-    held = from_row(to_row(replace(reservation_of(decision, "lab"), holder=Holder.here())))
+    held = from_row(to_row(replace(reservation_of(decision, "lab"), holder=Holder.new())))
     assert (held.cluster, held.vmid, held.name, held.node) == ("lab", 100, "web-1", "pve1")
     stand_in = guest_of(held)
     assert stand_in == assumed_guest(decision), "to others it is what it is to the run that decided it"
@@ -271,7 +271,7 @@ def test_reservation_of_an_older_version__is_understood() -> None:
 
 def moved(**values: t.Any) -> Reservation:
     return reservation(
-        100, "move:100", **{"node": "pve2", "source": "pve1", "holder": Holder.here(), "phase": "binding", **values}
+        100, "move:100", **{"node": "pve2", "source": "pve1", "holder": Holder.new(), "phase": "binding", **values}
     )
 
 
@@ -397,7 +397,7 @@ def test_a_move_of_a_guest_whose_vmid_another_one_has_by_now__moves_no_other() -
     payroll = guest(100, "pve1", name="payroll", lock="migrate")
     cluster = Snapshot(nodes=(node("pve1"), node("pve2")), guests=(payroll,))
 
-    result = count_reservations(cluster, [moved()], is_another=lambda guest, held: guest is payroll)
+    result = count_reservations(cluster, [moved()], ask_if_another=lambda guest, held: guest is payroll)
 
     assert (result.under_way, result.fulfilled, result.snapshot.guests) == ((), {100}, (payroll,))
 
@@ -415,6 +415,6 @@ def test_a_move__says_nothing_of_the_guests_name() -> None:
 @pytest.mark.parametrize("shown", [web(), web(name=None, lock="create")])
 def test_a_vm_that_has_the_vmid_of_one_that_a_killed_run_created__counts_itself(shown: Guest) -> None:
     """The reservation stays and tells that the VM is another one."""
-    result = counted(shown, mine(phase="binding", forsaken=True), is_another=lambda guest, held: True)
+    result = counted(shown, mine(phase="binding", forsaken=True), ask_if_another=lambda guest, held: True)
 
     assert (outcome(result), result.snapshot.guests, result.fulfilled) == ("not counted", (shown,), frozenset())

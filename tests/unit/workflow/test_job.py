@@ -33,7 +33,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.jo
     TRIES,
     Job,
     State,
-    in_groups,
+    group_by_dependency,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import Entry
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.report import report_of
@@ -170,4 +170,4 @@ def test_jobs__are_done_after_those_that_they_wait_for(waits_for: dict[str, str]
         there = {names[each] for each in left}
         return [each for each in left if waits_for.get(names[each]) not in there]
 
-    assert ["".join(names[each] for each in group) for group in in_groups(names, ready_among)] == groups
+    assert ["".join(names[each] for each in group) for group in group_by_dependency(names, ready_among)] == groups

@@ -17,7 +17,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservation
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing.matching import (
     Match,
     match_entries,
-    unclear,
+    nameless_text,
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.entries import Entry
 
@@ -88,7 +88,7 @@ def test_two_entries_that_mean_one_vm__are_both_errors() -> None:
 
 
 def test_vm_that_was_created_but_is_not_shown__is_matched_by_its_reservation() -> None:
-    held = reservation(100, "web", phase="created", holder=Holder.here())
+    held = reservation(100, "web", phase="created", holder=Holder.new())
     found = match(entry("web"), pending=[held])
     assert (found.guest.vmid, found.guest.name, found.guest.status) == (100, "web", "assumed")
     for asked in (entry("web", 100), entry(vmid=100), entry(vmid=100, state="absent")):
@@ -97,7 +97,7 @@ def test_vm_that_was_created_but_is_not_shown__is_matched_by_its_reservation() -
 
 
 def test_vm_that_another_process_creates_now__is_an_error_that_names_it() -> None:
-    held = reservation(100, "web", phase="binding", holder=Holder.here())
+    held = reservation(100, "web", phase="binding", holder=Holder.new())
     found = match(entry("web"), pending=[held])
     assert code(found) == "AlreadyReserved"
     assert found.error.details == {"vmid": 100, "node": "pve1"}
@@ -112,7 +112,7 @@ def test_leftover_of_a_dead_process__is_taken_over_with_its_vmid() -> None:
 
 
 def test_match__of_two_reservations_the_one_of_the_vmid_counts_before_the_one_of_the_name() -> None:
-    pending = [reservation(200, "other", holder=Holder.here()), reservation(201, "web", holder=Holder.here())]
+    pending = [reservation(200, "other", holder=Holder.new()), reservation(201, "web", holder=Holder.new())]
     for order in (pending, pending[::-1]):
         found = match(entry("web", 200), pending=order)
         assert code(found) == "VMIDConflict"
@@ -123,7 +123,7 @@ def test_match__a_vm_that_others_are_creating_may_be_the_one_that_is_asked_for()
     found = match(entry("new"), [WEB, NAMELESS])
 
     assert (found.is_new, found.nameless) == (True, (NAMELESS,))
-    assert "(103 on pve2)" in unclear(found.nameless)
+    assert "(103 on pve2)" in nameless_text(found.nameless)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.mo
 )
 
 NODES = (node("pve1"), node("pve2"))
-HERE = Holder.here()
+HERE = Holder.new()
 
 
 def busy(shown: Guest, held: Collection[Reservation] = (), migrations: Collection[int] = ()) -> str | None:

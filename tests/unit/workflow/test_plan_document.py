@@ -44,7 +44,7 @@ def document() -> dict[str, t.Any]:
 def test_plan_document__comes_back_as_it_was() -> None:
     found = plan_of(document(), "apply")
 
-    assert found.plan.about(found.premises.identities) == PLAN
+    assert found.plan.restrict_to(found.premises.identities) == PLAN
     assert found.premises == PREMISES
     assert found.digest == document()["digest"]
 

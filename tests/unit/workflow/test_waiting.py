@@ -87,13 +87,13 @@ def rejected() -> Callable[..., list[Job]]:
 def test_it__is_tried_again_soon_after_room_was_made(rejected: Callable[..., list[Job]]) -> None:
     shown = Cluster(free_at=30)
     wait = waiting(300, shown)
-    assert wait.until_worth_a_try(rejected(), FULL)
+    assert wait.wait_for_a_chance(rejected(), FULL)
     assert 30 <= wait.waited <= 45
 
 
 def test_cluster__is_read_ever_more_rarely(rejected: Callable[..., list[Job]]) -> None:
     shown = Cluster()
-    assert not waiting(250, shown).until_worth_a_try(rejected(), FULL)
+    assert not waiting(250, shown).wait_for_a_chance(rejected(), FULL)
     pauses = [later - earlier for earlier, later in zip(shown.reads, shown.reads[1:], strict=False)]
     assert len(shown.reads) < 40
     assert pauses[0] < 2
@@ -103,35 +103,35 @@ def test_cluster__is_read_ever_more_rarely(rejected: Callable[..., list[Job]]) -
 def test_time__runs_out_where_nothing_happens(rejected: Callable[..., list[Job]]) -> None:
     shown = Cluster()
     wait = waiting(20, shown)
-    assert not wait.until_worth_a_try(rejected(), FULL)
+    assert not wait.wait_for_a_chance(rejected(), FULL)
     assert 20 <= wait.waited < 21
 
 
 def test_it__is_told_at_once_and_then_now_and_then_who_waits(rejected: Callable[..., list[Job]]) -> None:
     shown = Cluster()
     hopeless = job(outcome(vm("huge", gib=99)), 1)
-    waiting(100, shown).until_worth_a_try([*rejected(), hopeless], FULL)
+    waiting(100, shown).wait_for_a_chance([*rejected(), hopeless], FULL)
     assert shown.told[0] == (["new"], 0)
     pauses = [later - earlier for (_, earlier), (_, later) in zip(shown.told, shown.told[1:], strict=False)]
     assert all(10 <= pause <= 20 for pause in pauses)
     assert len(pauses) >= 5
     patient = Cluster()
     wait = waiting(4000, patient)
-    while wait.until_worth_a_try(rejected(), FULL):
+    while wait.wait_for_a_chance(rejected(), FULL):
         pass
     assert 5 <= len(patient.told) <= 21
 
 
 def test_no_timeout__does_not_read_the_cluster_again(rejected: Callable[..., list[Job]]) -> None:
     shown = Cluster(free_at=0)
-    assert not waiting(0, shown).until_worth_a_try(rejected(), FULL)
+    assert not waiting(0, shown).wait_for_a_chance(rejected(), FULL)
     assert shown.reads == []
 
 
 def test_what_no_change_can_help__is_given_up_at_once(rejected: Callable[..., list[Job]]) -> None:
     shown = Cluster()
     wait = waiting(300, shown)
-    assert not wait.until_worth_a_try(rejected(node="pve9"), FULL)
+    assert not wait.wait_for_a_chance(rejected(node="pve9"), FULL)
     assert shown.told == []
     assert wait.waited == 0
 
@@ -153,7 +153,7 @@ def test_waiting__a_guest_that_went_may_have_held_a_device() -> None:
     assert rejected.rejected_by == {"Held"}
     shown = Cluster(free_at=30)
     wait = Waiting(300, lambda request: used, shown.read, lambda: shown.now, shown.sleep, shown.tell)
-    assert wait.until_worth_a_try([job(rejected)], FULL)
+    assert wait.wait_for_a_chance([job(rejected)], FULL)
     assert 30 <= wait.waited <= 45
 
 
@@ -162,7 +162,7 @@ def test_delay__is_over_without_anything_happening(rejected: Callable[..., list[
     found = outcome(vm("late", gib=1, context={"delay": "15"}, created=0.0))
     wait = waiting(300, shown)
     late = [job(replace_until(found, time.time() + 15))]
-    assert wait.until_worth_a_try(late, FULL)
+    assert wait.wait_for_a_chance(late, FULL)
     assert 14 <= wait.waited <= 20
 
 
@@ -172,14 +172,14 @@ def test_cluster_that_does_not_answer_for_a_while__is_waited_for(
 ) -> None:
     shown = Cluster(free_at=40)
     shown.failure = failure
-    assert waiting(300, shown).until_worth_a_try(rejected(), FULL)
+    assert waiting(300, shown).wait_for_a_chance(rejected(), FULL)
 
 
 def test_token_that_is_revoked_meanwhile__ends_the_wait(rejected: Callable[..., list[Job]]) -> None:
     shown = Cluster()
     shown.failure = AuthenticationFailed("no ticket")
     with pytest.raises(AuthenticationFailed):
-        waiting(300, shown).until_worth_a_try(rejected(), FULL)
+        waiting(300, shown).wait_for_a_chance(rejected(), FULL)
 
 
 def replace_until(found: Outcome, until: float) -> Outcome:

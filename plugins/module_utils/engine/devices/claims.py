@@ -161,7 +161,7 @@ def _picks(slots: Sequence[int], count: int, alike: Sequence[Hashable], start: i
                 yield [slots[index], *others]
 
 
-def indistinguishable(supply: Supply, found: Sequence[Alternative]) -> list[Hashable]:
+def equivalence_classes(supply: Supply, found: Sequence[Alternative]) -> list[Hashable]:
     """For each position a value that is equal for devices between which none of the alternatives can tell."""
     return [
         tuple(itertools.chain([supply.devices[position].mapping], (each.kinds.get(position) for each in found)))

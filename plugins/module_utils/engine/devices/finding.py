@@ -15,7 +15,7 @@ from ...model import DeviceAllocation, DeviceClaim, Request
 from ..cache import NodeInfo
 from ..framework.interface import CycleState
 from ..framework.status import Status, unresolvable, unschedulable
-from .claims import Alternative, alternatives, indistinguishable, offers, shortfall
+from .claims import Alternative, alternatives, equivalence_classes, offers, shortfall
 from .constraints import Matcher
 from .hardware import OPTIONS
 from .supply import Supply
@@ -44,7 +44,7 @@ def find_devices(request: Request, node: NodeInfo, matcher: Matcher) -> Met | St
     search = _OfferSearch(supply, [alternatives(claim, supply, matcher) for claim in request.devices], options)
     found = search.run()
     if found is None:
-        return _unmet(request.devices, search)
+        return _explain_unmet(request.devices, search)
     return Met(tuple(_allocations(request, node.name, supply, found, options)), supply)
 
 
@@ -81,7 +81,7 @@ class _OfferSearch:
     def run(self) -> list[tuple[Alternative, list[int]]] | None:
         """For each claim the alternative that is met and the positions of its devices; None when not all can be met."""
         everything = [alternative for claim in self.claims for alternative in claim]
-        self.alike = indistinguishable(self.supply, everything)
+        self.alike = equivalence_classes(self.supply, everything)
         return self._from(0, {driver: len(options) for driver, options in self.options.items()})
 
     def take_first(self, claim: int) -> list[int] | None:
@@ -132,14 +132,14 @@ class _OfferSearch:
                 yield alternative, offer
 
 
-def _unmet(claims: Sequence[DeviceClaim], search: _OfferSearch) -> Status:
+def _explain_unmet(claims: Sequence[DeviceClaim], search: _OfferSearch) -> Status:
     """Explain by the first claim that cannot be met: on its own, or once those before it have their first offers."""
     if search.looked > MOST_OFFERS:
         return unschedulable(GAVE_UP, f"more than {MOST_OFFERS}")
     for index, claim in enumerate(claims):
         offer = search.take_first(index)
         if offer is None:
-            able = any(_enough(alternative, search.supply) for alternative in search.claims[index])
+            able = any(_would_suffice(alternative, search.supply) for alternative in search.claims[index])
             return (unschedulable if able else unresolvable)(REASON.format(claim.name), _detail(search, index))
         search.give_back(offer)
     for index, claim in enumerate(claims):
@@ -148,7 +148,7 @@ def _unmet(claims: Sequence[DeviceClaim], search: _OfferSearch) -> Status:
     return unresolvable(NO_OPTION.format(claims[-1].name))
 
 
-def _enough(alternative: Alternative, supply: Supply) -> bool:
+def _would_suffice(alternative: Alternative, supply: Supply) -> bool:
     """Whether the node would have enough devices that will do, were nothing in use."""
     totals: Counter[Hashable] = Counter()
     for position, (_pool, values) in alternative.kinds.items():

@@ -26,7 +26,7 @@ def mixed_mappings(
         )
         if chosen is None:
             continue
-        others = list(_unfit(claims[given.claim], chosen, known, matcher))
+        others = list(_unfit_devices(claims[given.claim], chosen, known, matcher))
         if others:
             sentences[given.claim, given.mapping] = (
                 f"claim {given.claim!r}: mapping {given.mapping!r} holds devices on {given.node} that do not meet it "
@@ -36,7 +36,7 @@ def mixed_mappings(
     return list(sentences.values())
 
 
-def _unfit(claim: DeviceClaim, chosen: Device, devices: Iterable[Device], matcher: Matcher) -> Iterator[str]:
+def _unfit_devices(claim: DeviceClaim, chosen: Device, devices: Iterable[Device], matcher: Matcher) -> Iterator[str]:
     """Yield the devices that Proxmox may pick instead of the chosen one and that the claim does not want."""
     wanted = next((each for each in claim.one_of or (claim,) if accepts(each, claim.name, chosen, matcher)), claim)
     mine = attributes_of(chosen)

@@ -74,7 +74,7 @@ class Automaton:
         if self._steps > MAX_STEPS:
             raise TooComplex
 
-    def after(self, positions: int) -> int:
+    def positions_after(self, positions: int) -> int:
         """Return which positions may follow any of these. A set of positions is a number with a bit for each."""
         reached = 0
         for position in set_bits(positions):
@@ -85,7 +85,7 @@ class Automaton:
         """Add to `positions` what may be read where the positions `anchors` hold, which read no character."""
         added = positions
         while added:
-            added = self.after(added & anchors) & ~positions
+            added = self.positions_after(added & anchors) & ~positions
             positions |= added
         return positions
 
@@ -150,14 +150,15 @@ class Automaton:
             least = min(least, self._most_repeats)
             most = most if most is None else min(most, self._most_repeats)
         needed = self._sequence(self._part(item) for _copy in range(least))
-        return self._sequence([needed, self._any_number(item) if most is None else self._up_to(item, most - least)])
+        optional = self._repeat_any_number(item) if most is None else self._repeat_up_to(item, most - least)
+        return self._sequence([needed, optional])
 
-    def _any_number(self, item: Tree) -> _Part:
+    def _repeat_any_number(self, item: Tree) -> _Part:
         part = self._part(item)
         self._connect(part.last, part.first)
         return part._replace(optional=True)
 
-    def _up_to(self, item: Tree, most: int) -> _Part:
+    def _repeat_up_to(self, item: Tree, most: int) -> _Part:
         """Read `x{0,3}` as `(x(x(x)?)?)?`: a copy follows the one before it alone, so that few are active."""
         first = last = previous = 0
         for copy in range(most):

@@ -64,7 +64,8 @@ class NamePattern:
         self._steps += 1
         if char not in self._reading:
             self._reading[char] = self._automaton.positions_reading(char)
-        found = state.following[char] = self._state(self._automaton.after(state.positions & self._reading[char]))
+        positions = self._automaton.positions_after(state.positions & self._reading[char])
+        found = state.following[char] = self._state(positions)
         return found
 
     def _state(self, positions: int) -> _State:
@@ -108,7 +109,7 @@ def literal_start(text: str) -> str:
     return start[1][:-1] if start[2] else start[1]
 
 
-def checked_pattern(option: str, text: str) -> NamePattern:
+def compile_option_pattern(option: str, text: str) -> NamePattern:
     """Compile the pattern that a user gave for an option. Raises InvalidRequest, which names both."""
     try:
         return name_pattern(text)

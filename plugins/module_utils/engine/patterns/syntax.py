@@ -59,10 +59,10 @@ class Characters:
         for case in (char.lower(), char.upper()) if self.ignore_case else (char,):
             if any(first <= case <= last for first, last in self.ranges):
                 return True
-        return any(_in_class(letter, char) for letter in self.classes)
+        return any(_is_in_class(letter, char) for letter in self.classes)
 
 
-def _in_class(letter: str, char: str) -> bool:
+def _is_in_class(letter: str, char: str) -> bool:
     """Whether the class of a letter behind a backslash has the character. A capital letter stands for all others."""
     match letter.lower():
         case "d":

@@ -132,9 +132,9 @@ class Attempts:
         done = action(search)
         self.steps += search.steps
         self.exhausted |= search.exhausted
-        return done and self._within(item, mark)
+        return done and self._keep_if_within_bounds(item, mark)
 
-    def _within(self, item: Item | None, mark: int) -> bool:
+    def _keep_if_within_bounds(self, item: Item | None, mark: int) -> bool:
         """Return whether the moves so far are within the bounds; if not, undo those since the mark."""
         most, most_bytes = self._bounds.max_moves, self._bounds.max_bytes
         if most is None and most_bytes is None:
@@ -161,7 +161,7 @@ class Attempts:
         found = packing.run({task.item.index: task.why for task in tasks})
         self.steps += packing.steps
         self.exhausted |= packing.exhausted
-        if not found or not self._within(None, mark):
+        if not found or not self._keep_if_within_bounds(None, mark):
             return None
         steps = [(task.item, self.board.node_of(task.item), task.why) for task in tasks]
         return Attempt([], 0, sum(item.cost for item in items), steps)
@@ -186,7 +186,7 @@ class Attempts:
             helped = False
             for task in due:
                 before = len(self.board.trail)
-                if search.place(task.item, most_extra, task.why) and self._within(task.item, before):
+                if search.place(task.item, most_extra, task.why) and self._keep_if_within_bounds(task.item, before):
                     helped = bool(failed)
                     continue
                 failed.append(task)

@@ -188,7 +188,7 @@ class Board:
             status.category is Category.PLACEMENT and status.plugin in self._about_guests
         )
 
-    def forbidden(self, item: Item, node: int, beside: Sequence[Part] = ()) -> bool:
+    def is_forbidden(self, item: Item, node: int, beside: Sequence[Part] = ()) -> bool:
         """Whether a filter refuses the item on a node for a reason other than CPU and memory.
 
         beside are parts that are on other nodes and count on this one as well.

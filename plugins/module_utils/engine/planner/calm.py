@@ -45,11 +45,11 @@ def nodes_to_relieve(usage: Usage, wanted: Balance) -> list[str]:
     """Return the names of the nodes whose load is too high above that of another one."""
     peaks = {name: peak_of(curves, usage.capacity.get(name, {}), wanted) for name, curves in usage.nodes.items()}
     loads = {name: peak.load for name, peak in peaks.items() if peak is not None}
-    goal = too_much(min(loads.values(), default=0.0), wanted)
+    goal = relief_threshold(min(loads.values(), default=0.0), wanted)
     return sorted(name for name, load in loads.items() if load > goal)
 
 
-def too_much(other: float, wanted: Balance) -> float:
+def relief_threshold(other: float, wanted: Balance) -> float:
     """Return the load above which a node is relieved if another one has this load."""
     usual = max(wanted.above, other + wanted.threshold)
     return min(usual, max(FULL, other + EASED * wanted.threshold))
@@ -94,7 +94,7 @@ def _best(
     """
     emptiest = sorted(loads.hosts, key=lambda node: (loads.of(node).load, node))
     for source in reversed(emptiest):
-        goal = too_much(loads.of(emptiest[0]).load, wanted)
+        goal = relief_threshold(loads.of(emptiest[0]).load, wanted)
         if loads.of(source).load <= goal + ROUNDING:
             return None
         found = [
@@ -141,8 +141,8 @@ def _reliefs(
 
 def _lasts(loads: UsedLoads, wanted: Balance, node: int, other: int, resource: str) -> bool:
     """Whether two nodes have differed recently, too, and not only some time ago."""
-    now, there = loads.recently(node, resource), loads.recently(other, resource)
-    return now is not None and there is not None and now > too_much(there, wanted)
+    now, there = loads.recent_load(node, resource), loads.recent_load(other, resource)
+    return now is not None and there is not None and now > relief_threshold(there, wanted)
 
 
 # --- in words ---------------------------------------------------------------------------------------------------------
@@ -181,13 +181,13 @@ def _causes_of_imbalance(board: Board, loads: UsedLoads, wanted: Balance) -> tup
     emptiest = min(loads.hosts, key=lambda node: (loads.of(node).load, node), default=NOWHERE)
     for node in sorted(loads.hosts, key=lambda node: (-loads.of(node).load, node)):
         peak = loads.of(node)
-        if node == emptiest or peak.load <= too_much(loads.of(emptiest).load, wanted) + ROUNDING:
+        if node == emptiest or peak.load <= relief_threshold(loads.of(emptiest).load, wanted) + ROUNDING:
             continue
         name, other = board.nodes[node].name, board.nodes[emptiest].name
         what = NAMES.get(peak.resource, peak.resource)
         told = f"{name} stays at {peak.load:.0%} {what} and {other} at {loads.of(emptiest).load:.0%}"
         if not _lasts(loads, wanted, node, emptiest, peak.resource):
-            recent = (loads.recently(each, peak.resource) for each in (node, emptiest))
+            recent = (loads.recent_load(each, peak.resource) for each in (node, emptiest))
             now, there = ("unknown" if load is None else f"{load:.0%}" for load in recent)
             waits.append(f"{told}, but not in the last {in_hours(wanted.hold)} (hold): {now} and {there}")
             continue

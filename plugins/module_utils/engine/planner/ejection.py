@@ -53,7 +53,7 @@ class Search:
         self.board = board
         self.steps = 0
         self.exhausted = False
-        self.rank: Rank = rank or self.tightest
+        self.rank: Rank = rank or self.rank_by_free_room
         self._most = steps
         self._limit: float = math.inf
         # Whether more moves, or more steps, would have allowed another way.
@@ -129,7 +129,7 @@ class Search:
             self.exhausted = self._cut = True
             return False
 
-    def tightest(self, item: Item, nodes: Sequence[int]) -> Sequence[int]:
+    def rank_by_free_room(self, item: Item, nodes: Sequence[int]) -> Sequence[int]:
         """Return the nodes ordered by what remains free with the item on them, least first."""
         rows, board = self.board.reach.rows(item), self.board
         return sorted(
@@ -227,12 +227,12 @@ class Search:
         for other in leaving:
             board.lift(other)
         blockers: list[Item] = []
-        if not board.forbidden(item, node):
+        if not board.is_forbidden(item, node):
             for other in leaving:
                 # Large ones come first: they stay if small ones can leave instead.
                 back = len(board.trail)
                 board.move(other, node, "")
-                if board.forbidden(item, node):
+                if board.is_forbidden(item, node):
                     board.undo(back)
                     blockers.append(other)
         board.undo(mark)
@@ -255,7 +255,7 @@ class Search:
                 found.append((0, 0, 0.0, 0, node, ()))
                 continue
             groups = []
-            for group in self._groups(node, held, self._eligible(item, short_cpu, short_memory)):
+            for group in self._groups(node, held, self._may_make_room(item, short_cpu, short_memory)):
                 first = group[0]
                 key = (first.cores, first.memory)
                 if key not in roomy:
@@ -270,7 +270,7 @@ class Search:
         found.sort(key=lambda each: each[:5])
         return [(node, victims) for _weight, _count, _size, _cost, node, victims in found[:WIDTH]]
 
-    def _eligible(self, item: Item, short_cpu: float, short_memory: float) -> Callable[[Item], bool]:
+    def _may_make_room(self, item: Item, short_cpu: float, short_memory: float) -> Callable[[Item], bool]:
         """Whether the other item may make room: those with a smaller share of what is short (CPU, memory or both), or
         all in the search for an item that something keeps off some nodes.
         """
@@ -308,7 +308,7 @@ class Search:
         self._step(len(flat))
         seen: set[tuple[int, ...]] = set()
         for ordered in (flat, flat[::-1]):
-            chosen = enough(ordered, short_cpu, short_memory)
+            chosen = pick_enough(ordered, short_cpu, short_memory)
             key = tuple(sorted(item.index for item, _weight in chosen))
             if len(chosen) > most and key not in seen:
                 seen.add(key)
@@ -368,7 +368,7 @@ class Search:
             raise OutOfStepsError
 
 
-def enough(items: Sequence[tuple[Item, int]], short_cpu: float, short_memory: float) -> list[tuple[Item, int]]:
+def pick_enough(items: Sequence[tuple[Item, int]], short_cpu: float, short_memory: float) -> list[tuple[Item, int]]:
     """Return the first of these items that free the missing CPU and memory, without those of them that are not needed;
     nothing if all of them are too little.
     """

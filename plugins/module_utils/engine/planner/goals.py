@@ -13,7 +13,7 @@ from ..framework.status import Status, unschedulable
 from ..texts import join_words, of_one
 from .attempts import Attempts, ItemToPlace
 from .board import NOWHERE, Board
-from .ejection import enough
+from .ejection import pick_enough
 from .items import Item
 from .reach import ROUNDING
 
@@ -62,7 +62,7 @@ def _items_to_relieve(board: Board, node: int) -> list[int]:
     if short is None:
         return []
     items = sorted(board.on[node].values(), key=lambda item: (-item.share, item.index))
-    chosen = enough([(item, 1) for item in items], *short)
+    chosen = pick_enough([(item, 1) for item in items], *short)
     return [item.index for item, _weight in chosen] or [item.index for item in items]
 
 
@@ -266,7 +266,7 @@ def load_of(board: Board, node: int) -> float:
     return _load(board, node)
 
 
-def gains(board: Board, item: Item, wanted: Balance) -> bool:
+def can_gain(board: Board, item: Item, wanted: Balance) -> bool:
     """Whether some node could take over the item and stay sufficiently below the item's node."""
     source = board.node_of(item)
     others = (node for node in board.reach.rows(item).nodes if node != source)

@@ -153,14 +153,14 @@ class Relations:
             return True
         if _joins(one.request) and _joins(one.request) == _joins(other.request):
             return True
-        return any(_about(*pair) for pair in ((one, other), (other, one)))
+        return any(_selects(*pair) for pair in ((one, other), (other, one)))
 
 
 def _joins(request: Request) -> str | None:
     return request.ha.joins if request.ha is not None else None
 
 
-def _about(one: Part, other: Part) -> bool:
+def _selects(one: Part, other: Part) -> bool:
     """Whether a required rule of one part selects the other."""
     request = one.request
     if not request.affinity and not request.topology_spread:

@@ -66,14 +66,14 @@ class Packing:
         self._why = why
         for item in self._items:
             self.board.lift(item)
-        if self._plausible() and self._start() and self._improve():
+        if self._may_fit() and self._start() and self._improve():
             return True
         self.board.undo(mark)
         return False
 
     # --- inside ---
 
-    def _plausible(self) -> bool:
+    def _may_fit(self) -> bool:
         """Whether each item fits alone and all of them may fit together."""
         board = self.board
         if not all(any(board.fits(item, node) for node in board.reach.rows(item).nodes) for item in self._items):
@@ -81,8 +81,8 @@ class Packing:
         self._nodes = sorted({node for item in self._items for node in board.reach.rows(item).nodes})
         cpu, memory = zip(*(self._room(node) for node in self._nodes), strict=True)
         return (
-            _enough([item.cores for item in self._items], cpu)
-            and _enough([item.memory for item in self._items], memory)
+            _may_suffice([item.cores for item in self._items], cpu)
+            and _may_suffice([item.memory for item in self._items], memory)
         )  # fmt: skip
 
     def _room(self, node: int) -> tuple[float, float]:
@@ -106,7 +106,7 @@ class Packing:
                     n,
                 ),
             )
-            node = next((node for node in nodes if not board.forbidden(item, node)), NOWHERE)
+            node = next((node for node in nodes if not board.is_forbidden(item, node)), NOWHERE)
             if node == NOWHERE:
                 return False
             self._put(item, NOWHERE, node)
@@ -144,7 +144,7 @@ class Packing:
             self._best = min(self._best, total)
             turn += 1
             idle = turn - changed
-            found = self._next(turn, excess, total)
+            found = self._best_change(turn, excess, total)
             if idle > MOST_IDLE:
                 break
             # A call of the filters takes as long as comparing many changes.
@@ -159,7 +159,9 @@ class Packing:
         self.exhausted = self._weighed >= self._most
         return False
 
-    def _next(self, turn: int, excess: dict[int, float], total: float) -> tuple[Item, int, int, Item | None] | None:
+    def _best_change(
+        self, turn: int, excess: dict[int, float], total: float
+    ) -> tuple[Item, int, int, Item | None] | None:
         """Return the best change: an item, its overfull node, its new node, and the item that it swaps with or None."""
         best = float("inf")
         found: tuple[Item, int, int, Item | None] | None = None
@@ -218,10 +220,10 @@ class Packing:
         until = turn + TENURE
         if other is not None:
             board.lift(other)
-        refused = self._is_refused(item, target, until)
+        refused = self._learn_if_refused(item, target, until)
         if not refused:
             board.move(item, target, self._why[item.index])
-            refused = other is not None and self._is_refused(other, source, until)
+            refused = other is not None and self._learn_if_refused(other, source, until)
         board.undo(mark)
         if refused:
             return False
@@ -234,10 +236,10 @@ class Packing:
             self._free_until[other.index] = until + (other.index + turn) % TENURE
         return True
 
-    def _is_refused(self, item: Item, node: int, until: int) -> bool:
+    def _learn_if_refused(self, item: Item, node: int, until: int) -> bool:
         """Return whether a rule forbids the item on the node, and learn which items it must be apart from."""
         board = self.board
-        if not board.forbidden(item, node):
+        if not board.is_forbidden(item, node):
             return False
         self._barred[item.index, node] = until
         for other in list(self._on[node].values()):
@@ -245,7 +247,7 @@ class Packing:
                 continue
             mark = len(board.trail)
             board.lift(other)
-            if not board.forbidden(item, node):
+            if not board.is_forbidden(item, node):
                 self._apart[item.index].add(other.index)
                 self._apart[other.index].add(item.index)
                 del self._barred[item.index, node]
@@ -255,7 +257,7 @@ class Packing:
         return True
 
 
-def _enough(sizes: Sequence[float], rooms: Sequence[float]) -> bool:
+def _may_suffice(sizes: Sequence[float], rooms: Sequence[float]) -> bool:
     """Whether the rooms may be enough, in total and counted in whole pieces of each size.
 
     An item counts as the number of whole pieces in it, and so does a room.

@@ -28,7 +28,7 @@ from .attempts import Attempts, ItemToPlace
 from .board import Board
 from .calm import relieve
 from .exact_model import Program, program
-from .goals import balance, bring_back, broken_now, consolidate, gains, imbalance, load_of, repair
+from .goals import balance, bring_back, broken_now, can_gain, consolidate, imbalance, load_of, repair
 from .items import IMMOVABLE, Item, Part, guests_together, requests_together
 from .writing import courses, loads, moves_of, order_legs, replay
 
@@ -101,7 +101,7 @@ class _Planner:
         self.goals, self.bounds = goals, bounds
         self.scheduler = Scheduler(copy, profiles, default_profile)
         self.board = Board(self.scheduler, goals.drain, now, goals.prefer)
-        self.placer = Attempts(self.board, bounds, self.by_score)
+        self.placer = Attempts(self.board, bounds, self.rank_by_score)
         self.mobility = {guest.vmid: mobility.get(guest.vmid, IMMOVABLE) for guest in copy.guests.values()}
         self.stuck: list[Stuck] = []
         self.unplaced: dict[str, str] = {}
@@ -141,11 +141,11 @@ class _Planner:
             consolidate(board, self.placer)
         legs, refused = replay(board, self.scheduler, closed)
         for step, status in refused:
-            self._leave(step.item, *_out_of_order(board, board.nodes[step.target].name, status))
+            self._leave(step.item, *_why_not_in_order(board, board.nodes[step.target].name, status))
         order_legs(board, legs, [(load.cores, load.memory) for load in self._before])
         moves, creations = moves_of(board, legs)
         return Plan(
-            goal=in_words(goals),
+            goal=describe_goals(goals),
             feasible=not (self.stuck or self.unplaced or self.notes),
             moves=moves,
             creations=creations,
@@ -159,7 +159,7 @@ class _Planner:
             exhausted=self.placer.exhausted,
         )
 
-    def by_score(self, item: Item, nodes: Sequence[int]) -> Sequence[int]:
+    def rank_by_score(self, item: Item, nodes: Sequence[int]) -> Sequence[int]:
         """Return the nodes ordered by the profile's scores, best first."""
         self.board.show_all()
         scores = self.scheduler.scores(item.parts[0].request, self.board.now)
@@ -250,7 +250,7 @@ class _Planner:
                 why[held] += 1
             elif any(part.vmid in self.goals.resting for part in item.parts):
                 why["it was moved within the cooldown", "wait, or lower cooldown"] += 1
-            elif not gains(board, item, wanted):
+            elif not can_gain(board, item, wanted):
                 why["its move would gain less than the margin", "lower the margin"] += 1
             else:
                 why[reasons(board, item)] += 1
@@ -298,7 +298,7 @@ def _cure(board: Board, status: Status) -> str:
     return board.cures.get(status.plugin) or CURES[status.category]
 
 
-def _out_of_order(board: Board, target: str, status: Status | None) -> tuple[str, str]:
+def _why_not_in_order(board: Board, target: str, status: Status | None) -> tuple[str, str]:
     """Return why a step could not be put in order, and the remedy. status is the last refusal of its target."""
     if status is None:
         return f"{NO_ORDER}: {target} has no room for it before others have left", CURES[Category.CAPACITY]
@@ -319,7 +319,7 @@ CURES = {
 BALANCE_BY = {ALLOCATED: "balance", USED: "balance by what is used", PRESSURE: "balance by pressure"}
 
 
-def in_words(goals: Goals) -> str:
+def describe_goals(goals: Goals) -> str:
     """Return the goals in words, for the user."""
     parts = [f"place {len(goals.place)} VM(s)"] if goals.place else []
     parts += [f"drain {', '.join(sorted(goals.drain))}"] if goals.drain else []

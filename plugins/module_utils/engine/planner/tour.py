@@ -73,7 +73,7 @@ class _Moment:
     snapshot: Snapshot
     mobility: Mapping[int, Mobility]
 
-    def after(self, plan: Plan) -> _Moment:
+    def moment_after(self, plan: Plan) -> _Moment:
         """Return the moment after a plan."""
         nodes = {vmid: move.target for move in plan.moves for vmid in move.vmids}
         guests = tuple(replace(guest, node=nodes.get(guest.vmid, guest.node)) for guest in self.snapshot.guests)
@@ -248,7 +248,7 @@ class _TourSearch:
         step, stuck = self._step(moment, names, left)
         if step is None:
             return None, stuck, moment
-        after = moment.after(step.out).with_drained(dict.fromkeys(names, True))
+        after = moment.moment_after(step.out).with_drained(dict.fromkeys(names, True))
         step = replace(step, stranded=self._find_stranded(after, names))
         after = after.with_drained(dict.fromkeys(names, False))
         if not self._goals.homes:
@@ -260,7 +260,7 @@ class _TourSearch:
             away |= self._goals.returning.get(name, frozenset())
             undo |= dict.fromkeys(sorted(away & there), name)
         back = self._plan(after, Goals(undo=undo))
-        return replace(step, back=back), (), after.after(back)
+        return replace(step, back=back), (), after.moment_after(back)
 
     def _step(
         self, moment: _Moment, names: tuple[str, ...], left: Sequence[str]

@@ -138,7 +138,7 @@ class UsedLoads:
         """Return the percentile of a curve, as a fraction of the node."""
         return fraction_of(curve, resource, self.size[node], self._wanted.percentile)
 
-    def recently(self, node: int, resource: str) -> float | None:
+    def recent_load(self, node: int, resource: str) -> float | None:
         """Return the mean load of a node during the time for which an imbalance must have lasted; None if it is not
         known.
         """

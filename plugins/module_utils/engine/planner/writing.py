@@ -183,7 +183,7 @@ def _keep_limits(board: Board, legs: Sequence[Leg]) -> None:
             if other.target == leg.target and leg.number not in behind[other.number]
         ]  # fmt: skip
         beside = [part for other in (*there, *coming) for part in other.parts if part not in item.parts]
-        if beside and board.forbidden(item, leg.target, beside):
+        if beside and board.is_forbidden(item, leg.target, beside):
             leg.after.update(other.number for other in there)
             for other in coming:
                 other.after.add(leg.number)

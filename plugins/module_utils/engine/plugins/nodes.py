@@ -12,7 +12,7 @@ from ..cache import ClusterState, NodeInfo, of_hosts
 from ..framework.interface import CycleState, Event, FilterPlugin, PreFilterPlugin, ScorePlugin, Subject
 from ..framework.many_nodes import FilterOfMany
 from ..framework.status import SKIP, SKIP_FILTER, SKIP_SCORE, Category, Status, unresolvable, unschedulable
-from ..node_selection import HARD, SOFT, compiled_regex, matches, matches_all, untolerated_taints
+from ..node_selection import HARD, SOFT, compile_node_regex, matches, matches_all, untolerated_taints
 from ..patterns.names import NamePattern
 from ..texts import NAMED_KINDS
 
@@ -46,11 +46,11 @@ class NodeRegex(PreFilterPlugin, FilterPlugin):
     about = ("node_regex", "context")
 
     def pre_enqueue(self, request: Request) -> Status | None:
-        compiled_regex(request)
+        compile_node_regex(request)
         return None
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        state[self.name] = compiled_regex(request)
+        state[self.name] = compile_node_regex(request)
         return SKIP if state[self.name] is None else None
 
     def filter(self, state: CycleState, request: Request, node: NodeInfo) -> Status | None:

@@ -66,7 +66,7 @@ class VMAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin):
     about_cluster = ("repelling",)
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        against = cluster.repelling.about(request)
+        against = cluster.repelling.terms_against(request)
         if not request.affinity and not against:
             return SKIP
         required = [term for term in request.affinity if term.required]
@@ -94,10 +94,10 @@ class VMAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin):
                 return unschedulable(NOT_WITH)
         for counted in affinity.repelling:
             if counted.counts.count(host):
-                return unschedulable(NOT_APART, _first(counted, host))
+                return unschedulable(NOT_APART, _first_guest(counted, host))
         for counted in affinity.repelled:
             if counted.counts.count(host):
-                return unschedulable(REPELLED, _first(counted, host))
+                return unschedulable(REPELLED, _first_guest(counted, host))
         return None
 
     def score(self, state: CycleState, request: Request, node: NodeInfo) -> float:
@@ -117,9 +117,9 @@ def is_first_of_group(request: Request) -> bool:
     return bool(together) and all(selects_request(term.selector, request) for term in together)
 
 
-def _first(counted: CountedTerm, host: Node) -> str:
+def _first_guest(counted: CountedTerm, host: Node) -> str:
     """One of the guests in the way."""
-    guest = counted.counts.first(host)
+    guest = counted.counts.first_guest(host)
     return guest.name or f"VM {guest.vmid}"
 
 

@@ -36,7 +36,7 @@ class WhatIf(PostFilterPlugin):
         """
         ready = {info.name for info in cluster.nodes if info.node.is_open}
         considered = {node: by_plugin for node, by_plugin in refusals.items() if node in ready} or refusals
-        found = {"rules": sole_refusals(refusals), "nearest": nearest(request, considered)}
+        found = {"rules": sole_refusals(refusals), "nearest": nearest_node(request, considered)}
         return {**found, "summary": "; ".join(findings_in_parts(found, most_rules=1))}
 
 
@@ -49,7 +49,7 @@ def sole_refusals(refusals: Refusals) -> dict[str, list[str]]:
     return dict(sorted(rules.items()))
 
 
-def nearest(request: Request, refusals: Refusals) -> dict[str, t.Any] | None:
+def nearest_node(request: Request, refusals: Refusals) -> dict[str, t.Any] | None:
     """Return the node that is the closest to fitting; None when there is none."""
 
     if not refusals:

@@ -85,7 +85,7 @@ class _Numbers(Automaton):
         """Return what may be read after `digit` was read at any of `positions`."""
         reading = positions & self._reading[digit]
         self.spend(1 + reading.bit_count())
-        return self.after(reading)
+        return self.positions_after(reading)
 
     def _find_viable(self) -> list[int]:
         """Return the positions from which a match can still end, for each number of digits that are left."""

@@ -53,7 +53,7 @@ def mapped_paths(driver: str, rows: Sequence[Row]) -> Iterator[MappedPath]:
                 hardware=entry.get("id", "").lower(),
                 mdev=bool(int(row.get("mdev") or 0)),
                 attributes={
-                    **_of_entry(entry),
+                    **_attributes_of_entry(entry),
                     **parse_description(row.get("description")),
                     **parse_description(entry.get("description")),
                 },
@@ -90,7 +90,7 @@ def present(entry: MappedPath, hardware: Sequence[Row] | None) -> list[tuple[str
         rows = [row for row in hardware or () if entry.path in (None, usb_port(row))]
     found = []
     for row in rows:
-        attributes = _of_hardware(entry.driver, row)
+        attributes = _attributes_of_hardware(entry.driver, row)
         if entry.hardware in ("", f"{attributes.get('vendor')}:{attributes.get('device')}"):
             found.append((entry.path or usb_port(row), {**attributes, **entry.attributes}))
     return found or [(entry.path or entry.hardware, {**entry.attributes})]
@@ -199,7 +199,7 @@ def given_attributes(
     return attributes
 
 
-def _of_entry(entry: Mapping[str, str]) -> dict[str, t.Any]:
+def _attributes_of_entry(entry: Mapping[str, str]) -> dict[str, t.Any]:
     """Return the attributes of a device that its mapping records."""
     vendor, _colon, device = entry.get("id", "").lower().partition(":")
     attributes: dict[str, t.Any] = {"vendor": vendor, "device": device} if device else {}
@@ -210,7 +210,7 @@ def _of_entry(entry: Mapping[str, str]) -> dict[str, t.Any]:
     return attributes
 
 
-def _of_hardware(driver: str, row: Row) -> dict[str, t.Any]:
+def _attributes_of_hardware(driver: str, row: Row) -> dict[str, t.Any]:
     """Return the attributes of a device that its node reports."""
     attributes = {key: _without_prefix(value) for key, value in row.items() if isinstance(value, (str, int, float))}
     if driver == USB:

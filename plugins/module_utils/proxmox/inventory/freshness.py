@@ -197,7 +197,7 @@ def _doubts(reader: Reader, snapshot: Snapshot, auditor: bool | None) -> _Doubts
     tasks = _tasks(reader)
     running = [task for task in tasks if "endtime" not in task]
     migrating = _vmids_of(running, MIGRATIONS)
-    if auditor is False or not (tasks or auditor or is_auditor(reader)):
+    if auditor is False or not (tasks or auditor or ask_if_auditor(reader)):
         everyone = frozenset(guest.vmid for guest in snapshot.guests)
         return _Doubts(everyone, everyone, migrating=migrating)
     recent = _pick_recent(tasks, listed_at or reader.server_time())
@@ -312,7 +312,7 @@ def _tasks(reader: Reader) -> list[Row]:
     return [task for task in tasks if task.get("type") and task.get("node")]
 
 
-def is_auditor(reader: Reader) -> bool:
+def ask_if_auditor(reader: Reader) -> bool:
     """Whether the user has Sys.Audit on C(/). Without it, an empty list of tasks proves nothing."""
     try:
         return is_unfiltered(reader.get("/cluster/options"))

@@ -171,7 +171,7 @@ def _nodes(row: Row) -> Mapping[str, int]:
     return dict(sorted((entry[1], int(entry[2] or 0)) for entry in entries if entry))
 
 
-def has_resources(reader: Reader) -> bool:
+def ask_if_ha_has_resources(reader: Reader) -> bool:
     """Whether the HA manager manages any guest. One call, which needs Sys.Audit on C(/)."""
     return bool(reader.get("/cluster/ha/resources"))
 

@@ -48,7 +48,7 @@ def with_named(
         for name in {_storage_of(each) for each in named if each[0] in (SNIPPET, STORAGE)}
     }
     for storage, where in places.items():
-        if where or _may(reader, storage, _MAY_SEE):
+        if where or _ask_if_permitted(reader, storage, _MAY_SEE):
             wanted = [each for each in named if each[0] in (SNIPPET, STORAGE) and _storage_of(each) == storage]
             _note_places(found, wanted, where)
     volumes = {name for kind, name in named if kind == SNIPPET}
@@ -118,14 +118,14 @@ def _note_snippets(
         sorted(set(asked.values())),
     )
     # Rights on a storage are the same for all nodes: who sees one snippet sees all.
-    visible = any(lists.values()) or (bool(asked) and _may(reader, storages[0].name, _MAY_LIST))
+    visible = any(lists.values()) or (bool(asked) and _ask_if_permitted(reader, storages[0].name, _MAY_LIST))
     for node, told_by in asked.items():
         rows = lists[told_by]
         for volume in volumes if rows is not None and visible else ():
             found[node][SNIPPET, volume] = any(row.get("volid") == volume for row in rows or ())
 
 
-def _may(reader: Reader, storage: str, privileges: Collection[str]) -> bool:
+def _ask_if_permitted(reader: Reader, storage: str, privileges: Collection[str]) -> bool:
     """Whether the user certainly has one of the privileges on a storage."""
     path = f"/storage/{storage}"
     rights = read_rights(reader, path)

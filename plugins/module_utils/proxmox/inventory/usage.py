@@ -81,7 +81,7 @@ def timeframe_for(window: float, reader: Reader) -> Timeframe:
     """
     if window <= HOUR:
         return Timeframe("hour", 60)
-    if _is_modern(reader):
+    if _ask_if_release_9(reader):
         return Timeframe("week", 1800)
     return Timeframe("day", 1800) if window <= DAY else Timeframe("week", 10_800)
 
@@ -247,7 +247,7 @@ def _rest(curves: Mapping[str, Curve], guests: Iterable[Guest], grid: Grid) -> d
     return found
 
 
-def _is_modern(reader: Reader) -> bool:
+def _ask_if_release_9(reader: Reader) -> bool:
     try:
         release = str(reader.get("/version").get("release", ""))
     except UNREADABLE:

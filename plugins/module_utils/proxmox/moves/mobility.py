@@ -19,7 +19,7 @@ from ..identity import identity_of
 from ..inventory.rows import Row, read_rows
 from ..outcomes import is_missing, lock_named
 from .mobility_ha import Surroundings
-from .mobility_rules import Permitted, container_mobility, offline, storage_of, stuck, vm_mobility
+from .mobility_rules import Permitted, container_mobility, offline_cause, storage_of, stuck, vm_mobility
 
 Answer = Mapping[str, t.Any]
 
@@ -51,7 +51,7 @@ def read_mobility(
 
     def read(vmid: int) -> Mobility:
         guest = guests[vmid]
-        why = offline(guest, surroundings)
+        why = offline_cause(guest, surroundings)
         if why is not None:
             return stuck(*why)
         try:

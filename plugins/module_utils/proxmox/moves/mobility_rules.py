@@ -112,9 +112,9 @@ def _vm_mobility(
         _tag_cause(guest, permitted)
         or obstacle_of_ha(guest, around)
         or unknown_in_check(check, guest.kind)
-        or _devices(check, running)
-        or _volumes(guest, check, around, running, linked)
-        or _not_permitted(running, disks, permitted)
+        or _device_cause(check, running)
+        or _volume_cause(guest, check, around, running, linked)
+        or _cause_not_permitted(running, disks, permitted)
     )
     if why is not None:
         return stuck(*why)
@@ -128,7 +128,7 @@ def _vm_mobility(
         without_bridges(demands, guest, around),
         of_another_machine(guest, around),
         lesser.items(),
-        _not_replicated(guest, around) if replicated else (),
+        _nodes_without_replica(guest, around) if replicated else (),
     )
     mobility = _mobility(guest, around, LIVE if running else OFFLINE, disks, refusals, check, demands)
     return replace(mobility, cure=OF_LESSER_PROCESSORS) if lesser and not mobility.cure else mobility
@@ -147,11 +147,11 @@ def container_mobility(
         _tag_cause(guest, permitted)
         or obstacle_of_ha(guest, around)
         or unknown_in_check(check, guest.kind)
-        or _bind_mounts(config)
-        or _devices_of_container(config)
-        or _container_snapshots(config, disks, around)
-        or _restart(running, permitted)
-        or _not_permitted(running, disks, permitted)
+        or _bind_mount_cause(config)
+        or _container_device_cause(config)
+        or _container_snapshot_cause(config, disks, around)
+        or _restart_cause(running, permitted)
+        or _cause_not_permitted(running, disks, permitted)
     )
     if why is not None:
         return stuck(*why)
@@ -170,9 +170,9 @@ def presume(guest: Guest, around: Surroundings, permitted: Permitted) -> Mobilit
     why = (
         _tag_cause(guest, permitted)
         or obstacle_of_ha(guest, around)
-        or (_restart(guest.running, permitted) if container else None)
-        or _not_permitted(guest.running, (), permitted)
-        or offline(guest, around)
+        or (_restart_cause(guest.running, permitted) if container else None)
+        or _cause_not_permitted(guest.running, (), permitted)
+        or offline_cause(guest, around)
     )
     if why is not None:
         return stuck(*why)
@@ -215,7 +215,7 @@ def storage_of(volume: str) -> str:
 # --- why a guest cannot be moved ---
 
 
-def offline(guest: Guest, around: Surroundings) -> Cause | None:
+def offline_cause(guest: Guest, around: Surroundings) -> Cause | None:
     """Return why a guest on a node that is offline cannot be moved."""
     return (f"its node {guest.node} is offline", "bring the node back") if guest.node in around.offline else None
 
@@ -225,7 +225,7 @@ def _tag_cause(guest: Guest, permitted: Permitted) -> Cause | None:
     return None if tag is None else (f"its tag {tag} keeps it where it is", f"remove the tag {tag}, or move it by hand")
 
 
-def _devices(check: Mapping[str, t.Any], running: bool) -> Cause | None:
+def _device_cause(check: Mapping[str, t.Any], running: bool) -> Cause | None:
     """Return the device that keeps a guest on its node, if there is one, and the remedy."""
     info: Mapping[str, t.Any] = check.get("mapped-resource-info") or {}
     # Proxmox also names mapped USB devices and directories as local ones.
@@ -242,14 +242,14 @@ def _devices(check: Mapping[str, t.Any], running: bool) -> Cause | None:
     return None
 
 
-def _volumes(
+def _volume_cause(
     guest: Guest, check: Mapping[str, t.Any], around: Surroundings, running: bool, linked: frozenset[str]
 ) -> Cause | None:
     """Return the volume that keeps a guest on its node, if there is one, and the remedy."""
     for row in check.get("local_disks") or ():
         volume, slot = str(row.get("volid", "")), row.get("drivename") or "a volume"
         if row.get("cdrom") and not is_cloudinit(volume):
-            return _image(row, volume)
+            return _image_cause(row, volume)
         if _LINKED_CLONE.search(volume):
             return f"{slot} is a linked clone on the local storage {storage_of(volume)}", (
                 f"move {slot} to a shared storage, or clone the VM in full"
@@ -276,7 +276,7 @@ def _has_snapshots(check: Mapping[str, t.Any]) -> bool:
     return any(row.get("referenced_in_snapshot") for row in check.get("local_disks") or ())
 
 
-def _image(row: Mapping[str, t.Any], volume: str) -> Cause:
+def _image_cause(row: Mapping[str, t.Any], volume: str) -> Cause:
     """Return why an image on a local storage keeps a VM. A drive can be emptied, a snapshot that holds it cannot."""
     slot, snapshots = row.get("drivename"), sorted(row.get("referenced_in_snapshot") or ())
     cures = [f"eject it: set {slot} to none,media=cdrom"] if slot else []
@@ -288,7 +288,7 @@ def _image(row: Mapping[str, t.Any], volume: str) -> Cause:
     return why, "; ".join(cures or ["eject it"])
 
 
-def _not_permitted(running: bool, disks: tuple[LocalDisk, ...], permitted: Permitted) -> Cause | None:
+def _cause_not_permitted(running: bool, disks: tuple[LocalDisk, ...], permitted: Permitted) -> Cause | None:
     """Return which kind of move the task does not permit, and the option that does."""
     if not running and not permitted.offline:
         return "it is off, and moves of guests that are off are not permitted", "permit offline moves (offline: true)"
@@ -301,7 +301,7 @@ def _not_permitted(running: bool, disks: tuple[LocalDisk, ...], permitted: Permi
     return None
 
 
-def _bind_mounts(config: Mapping[str, t.Any]) -> Cause | None:
+def _bind_mount_cause(config: Mapping[str, t.Any]) -> Cause | None:
     for key, value in sorted(config.items()):
         local = str(value).startswith("/") and not re.search(r"(?:^|,)shared=1", str(value))
         if re.fullmatch(r"mp\d+", key) and local:
@@ -309,7 +309,7 @@ def _bind_mounts(config: Mapping[str, t.Any]) -> Cause | None:
     return None
 
 
-def _devices_of_container(config: Mapping[str, t.Any]) -> Cause | None:
+def _container_device_cause(config: Mapping[str, t.Any]) -> Cause | None:
     """Return what a container uses of its node besides mount points. Proxmox checks none of it: where it is missing,
     the container does not start.
     """
@@ -324,7 +324,7 @@ def _devices_of_container(config: Mapping[str, t.Any]) -> Cause | None:
     return None
 
 
-def _container_snapshots(
+def _container_snapshot_cause(
     config: Mapping[str, t.Any], disks: tuple[LocalDisk, ...], around: Surroundings
 ) -> Cause | None:
     """Return the snapshots that keep a container on its node, if there are any, and the remedy."""
@@ -334,7 +334,7 @@ def _container_snapshots(
     return None
 
 
-def _restart(running: bool, permitted: Permitted) -> Cause | None:
+def _restart_cause(running: bool, permitted: Permitted) -> Cause | None:
     """Return why a running container is not moved, if restarts are not permitted, and the remedy."""
     if running and not permitted.restart:
         return (
@@ -402,6 +402,6 @@ def _refused_nodes(
             yield node, "were not among the nodes that Proxmox VE allows"
 
 
-def _not_replicated(guest: Guest, around: Surroundings) -> Iterator[tuple[str, str]]:
+def _nodes_without_replica(guest: Guest, around: Surroundings) -> Iterator[tuple[str, str]]:
     for node in around.nodes.keys() - around.replicated[guest.vmid]:
         yield node, "were no replication targets of the VM"

@@ -41,7 +41,7 @@ def describe(
     refusal returns why the user may not set a parameter to a value, or None.
     """
     found = Described({}, {})
-    for parameter in sorted(config, key=_in_order):
+    for parameter in sorted(config, key=_natural_key):
         option = option_of(parameter)
         text = str(config[parameter])
         if option is None or parameter in _BORN_WITH or parameter == "template" or not text.strip():
@@ -57,7 +57,7 @@ def describe(
     return found
 
 
-def _in_order(parameter: str) -> tuple[str, int, str]:
+def _natural_key(parameter: str) -> tuple[str, int, str]:
     """Return a key that sorts scsi10 behind scsi9."""
     family = parameter.rstrip("0123456789")
     return family, len(parameter), parameter

@@ -253,11 +253,11 @@ def _address_cautions(card: str, value: t.Any) -> Iterator[str]:
             )
         elif gateway in properties and _is_off_link(properties[gateway], str(address)):
             yield f"{card}: {gateway}={properties[gateway]} is not in the network of {key}={address}"
-    for text in _unusable(properties.get("ip", "")):
+    for text in _faults_of_ipv4(properties.get("ip", "")):
         yield f"{card}: {text}"
 
 
-def _unusable(text: str) -> Iterator[str]:
+def _faults_of_ipv4(text: str) -> Iterator[str]:
     """Yield why no guest can have an IPv4 address."""
     with suppress(ValueError):
         interface = ipaddress.IPv4Interface(text)

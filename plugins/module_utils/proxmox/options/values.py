@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal, localcontext
 
-from ...engine.patterns.names import checked_pattern
+from ...engine.patterns.names import compile_option_pattern
 from ...engine.texts import hint, number_text, shorten
 from ...errors import InvalidRequest
 from ...model import GIB
@@ -253,7 +253,7 @@ class Fields:
         """Return a regular expression, or None."""
         found = self.text(key)
         if found is not None:
-            checked_pattern(self.path(key), found)
+            compile_option_pattern(self.path(key), found)
         return found
 
     def texts(self, key: str) -> tuple[str, ...]:

@@ -123,12 +123,12 @@ def _cluster(where: str, body: Mapping[str, t.Any], params: Mapping[str, t.Any])
 def _with_labels(facts: Facts, labels: Mapping[str, str]) -> Facts:
     """Return the facts of nodes that have the labels of their cluster as well."""
 
-    def both(nodes: Collection[Node]) -> Mapping[str, Mapping[str, t.Any]]:
+    def facts_with_labels(nodes: Collection[Node]) -> Mapping[str, Mapping[str, t.Any]]:
         said = facts(nodes)
         own = {node.name: said.get(node.name, {}) for node in nodes}
         return {name: {**each, "labels": {**each.get("labels", {}), **labels}} for name, each in own.items()}
 
-    return both
+    return facts_with_labels
 
 
 def _connect(cluster: Cluster) -> Access | CollectionError:

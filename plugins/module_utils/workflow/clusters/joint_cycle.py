@@ -104,7 +104,7 @@ class JointCycle:
             jobs = [Job(entry, cluster=site.name) for entry in entries]
             return site.placer.read(jobs, site.lessons, cycles[site.name])
 
-        seen = self._each(read)
+        seen = self._call_each(read)
         loose: list[Job] = []
         for site in self.sites:
             site.jobs = []
@@ -125,7 +125,7 @@ class JointCycle:
             candidates[entry.request.name] = [(by_name[name], found[name].job) for name in where]
         return loose + self._schedule(seen, candidates)
 
-    def _each(self, work: Callable[[Site], T]) -> dict[Site, T]:
+    def _call_each(self, work: Callable[[Site], T]) -> dict[Site, T]:
         """Call work for all clusters at the same time. Raises SiteLost if one of them did not answer."""
 
         def done(site: Site) -> T | ConnectionFailed:
@@ -158,7 +158,7 @@ class JointCycle:
             placement = site.placer.prepare([*site.jobs, *new[site]], seen[site])
             return placement, site.placer.complete_requests(placement, placement.new)
 
-        prepared = self._each(prepare)
+        prepared = self._call_each(prepare)
         placements = {site: placement for site, (placement, _requests) in prepared.items()}
         members = [_member(site, placement, new[site], requests) for site, (placement, requests) in prepared.items()]
         scheduler = MultiClusterScheduler(members, self.profiles, self.default_profile, self.silent.reasons)

@@ -138,7 +138,7 @@ class MultiClusterRun:
             if self.interrupted:
                 return
             lost = [job for job in jobs if _lost_its_place(job)] if stands and write and rounds < TRIES else []
-            again = lost or self._worth_a_try([] if stands else jobs, waiting)
+            again = lost or self._wait_for_next_round([] if stands else jobs, waiting)
             # Entries that a cluster completed, for example with the sizes in a backup, are valid for that cluster only.
             due = [entry for entry in entries if entry.position in {job.entry.position for job in again}]
 
@@ -163,7 +163,7 @@ class MultiClusterRun:
             job.held_back = job.held_back or not stands
         return stands
 
-    def _worth_a_try(self, held: Sequence[Job], waiting: Waiting) -> Sequence[Job]:
+    def _wait_for_next_round(self, held: Sequence[Job], waiting: Waiting) -> Sequence[Job]:
         """Wait for capacity, or for names that are not known, and return the jobs of the next round: those held back,
         or those that were waited for.
         """
@@ -175,8 +175,8 @@ class MultiClusterRun:
         try:
             if waiting.patience > 0 and not vain:
                 seen = self._combined_snapshot()
-                again = bool(doubtful) and waiting.until_names_are_known(doubtful)
-                again = again or waiting.until_worth_a_try(unplaced, seen)
+                again = bool(doubtful) and waiting.wait_until_names_are_known(doubtful)
+                again = again or waiting.wait_for_a_chance(unplaced, seen)
         except CollectionError as error:
             for job in unplaced:
                 job.fail(error)

@@ -20,7 +20,7 @@ from ...errors import (
 from ...model import OFF, Guest, Request
 from ...proxmox.api.failures import NotRecorded
 from ...proxmox.api.reader import Reader
-from ...proxmox.creations import BeingCreated, is_unwritten
+from ...proxmox.creations import BeingCreated, ask_if_unwritten
 from ...proxmox.identity import identity_of
 from ...proxmox.inventory.freshness import BEING_MADE, read_config
 from ...proxmox.inventory.linked_clones import read_linked_clones
@@ -207,7 +207,7 @@ class Comparison:
             stored = read_stored_config(self._reader, guest.node, guest.vmid, running=guest.status not in OFF)
         if stored is None:
             raise GuestVanished(f"{entry.label} ({guest.vmid}) is no longer on node {guest.node}")
-        if is_unwritten(self._reader, guest.node, guest.vmid, stored.config):
+        if ask_if_unwritten(self._reader, guest.node, guest.vmid, stored.config):
             if guest.vmid in self._abandoned:
                 raise GuestLocked(f"{entry.label}: {abandoned_text(guest)}", vmid=guest.vmid, node=guest.node)
             raise BeingCreated(

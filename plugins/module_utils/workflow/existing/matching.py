@@ -46,7 +46,7 @@ class Match:
         return self.guest is None and self.error is None
 
 
-def unclear(nameless: Sequence[Guest]) -> str:
+def nameless_text(nameless: Sequence[Guest]) -> str:
     """Return the text about a VM that was not found by its name, and may be one of those that others are creating."""
     which = ", ".join(first([f"{guest.vmid} on {guest.node}" for guest in nameless], VMIDS_TOLD))
     return f"may be the VM that others are creating and that has no name yet ({which})"
@@ -156,14 +156,14 @@ class _Names:
     by_name: Mapping[str, Sequence[Guest]]
     silent: Sequence[Guest]
 
-    def own(self, request: Request) -> list[Guest]:
+    def guests_named_by(self, request: Request) -> list[Guest]:
         """Return the guests of the requested name, where there may be only one of them."""
         found = [guest for guest in self.by_name.get(request.name, ()) if guest.kind == "qemu"] if request.name else []
         return [guest for guest in found if guest.node == request.node] if request.per_node else found
 
     def find(self, entry: Entry) -> Answer[Guest]:
         """Return the VM that an entry identifies by its name alone. Raises AmbiguousName and OtherPool."""
-        found = _in_its_pool(entry, self.own(entry.request))
+        found = _in_its_pool(entry, self.guests_named_by(entry.request))
         if len(found) > 1:
             raise AmbiguousName(f"{entry.label}: {len(found)} guests have this name: {_name_guests(found)}; set vmid")
         if found:
@@ -270,7 +270,7 @@ def _match_by_vmid(
     shown: Mapping[int, Guest],
 ) -> Match:
     """Return the VM with the VMID of an entry, if its name and pool are those of the entry."""
-    name, namesakes = entry.request.name, names.own(entry.request)
+    name, namesakes = entry.request.name, names.guests_named_by(entry.request)
     if guest is not None:
         if guest.kind != "qemu":
             raise VMIDConflict(f"{entry.label}: VMID {vmid} belongs to container {_name_guests([guest])}")

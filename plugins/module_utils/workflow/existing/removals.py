@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from ...engine.texts import first
 from ...errors import InvalidRequest
 from ...model import Guest
-from ..job import Job, in_groups
+from ..job import Job, group_by_dependency
 
 _TOLD = 10
 
 
-def in_order(work: Sequence[Job]) -> Iterator[Sequence[Job]]:
+def group_clones_first(work: Sequence[Job]) -> Iterator[Sequence[Job]]:
     """Return the jobs in groups: clones are removed before their templates."""
 
     def ready_among(left: Sequence[Job]) -> Sequence[Job]:
         doomed = _removals_by_vmid(left).keys()
         return [job for job in left if job.plan is None or not job.plan.clones & doomed]
 
-    return in_groups(work, ready_among)
+    return group_by_dependency(work, ready_among)
 
 
 def check_clones(jobs: Iterable[Job], guest_of: Callable[[int], Guest | None]) -> None:

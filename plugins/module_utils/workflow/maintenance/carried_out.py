@@ -22,10 +22,10 @@ from ...proxmox.agents import find_answering, find_silent, has_agent
 from ...proxmox.api.failures import UNREADABLE
 from ...proxmox.api.reader import in_parallel
 from ...proxmox.api.session import Session
-from ...proxmox.ceph import is_set, set_flag
+from ...proxmox.ceph import read_flag, set_flag
 from ...proxmox.datacenter import balances_by_itself, let_balance
 from ...proxmox.identity import Sameness, compare
-from ...proxmox.inventory.ha_state import has_resources, in_maintenance
+from ...proxmox.inventory.ha_state import ask_if_ha_has_resources, in_maintenance
 from ...proxmox.moves.drain_marks import fingerprint
 from ...proxmox.moves.tour_record import BALANCE, NOOUT, TourRecord, read_record, remove_record, write_record
 from ...proxmox.node_power import read_membership
@@ -43,7 +43,7 @@ from .tour_options import (
     RECORDED,
     RELEASED,
     TourOptions,
-    the_nodes,
+    task_nodes,
 )
 
 
@@ -53,7 +53,7 @@ def carry_out(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[
     Raises GoalsNotReached if a node still has guests that run, and what the API answers.
     """
     options, state = TourOptions.of(params), params["state"]
-    names = the_nodes(params)
+    names = task_nodes(params)
     node = names[0] if names else ""
     stop = Stop()
     session = Session.connect(params, before_write=stop.check)
@@ -130,7 +130,7 @@ class Keeper:
         A node that is in HA maintenance already stays in it afterwards, too.
         """
         record = self.record.with_begun(node)
-        if self._options.ha_maintenance and has_resources(self._session):
+        if self._options.ha_maintenance and ask_if_ha_has_resources(self._session):
             ours = frozenset({node}) - in_maintenance(self._session)
             record = replace(record, in_maintenance=record.in_maintenance | ours)
         if self._options.agents:
@@ -173,14 +173,14 @@ class Keeper:
         due = [guest for guest in guests if guest.vmid in shut_down and guest.running]
         record = self.record.with_begun(node)
         record = record.with_off(node, {guest.vmid: fingerprint(guest.identity) for guest in due})
-        wants_flag = self._options.noout and is_set(self._session, NOOUT) is False
+        wants_flag = self._options.noout and read_flag(self._session, NOOUT) is False
         if wants_flag:
             record = replace(record, settings=record.settings | {NOOUT})
         self._write(record)
         if wants_flag:
             set_flag(self._session, NOOUT, True)
             self.changed = True
-        for guest in in_order(due, last_first=True):
+        for guest in sort_by_startup(due, last_first=True):
             self._power.shut_down(guest, self._options.seconds, force=self._options.force)
             self.off.append(guest.vmid)
             self.changed = True
@@ -242,7 +242,7 @@ class Keeper:
             self.warnings.append(f"guests that were shut down on {node} do not start again ({told}): {error.message}")
             return
         left: dict[int, str] = {}
-        for guest in in_order(there, last_first=False):
+        for guest in sort_by_startup(there, last_first=False):
             try:
                 if self._power.start(guest, marks[guest.vmid]):
                     self.started.append(guest.vmid)
@@ -258,7 +258,7 @@ class Keeper:
     def _unset(self, names: Iterable[str]) -> None:
         """Take back those of these settings that the tour has made."""
         ours = self.record.settings & set(names)
-        if NOOUT in ours and is_set(self._session, NOOUT):
+        if NOOUT in ours and read_flag(self._session, NOOUT):
             set_flag(self._session, NOOUT, False)
         if BALANCE in ours and not balances_by_itself(self._session):
             let_balance(self._session, True)
@@ -297,6 +297,6 @@ def _is_planned(guest: Running, planned: Mapping[int, Identity]) -> bool:
     return identity is None or compare(identity, guest.identity) is Sameness.SAME
 
 
-def in_order(guests: Iterable[Running], *, last_first: bool) -> list[Running]:
+def sort_by_startup(guests: Iterable[Running], *, last_first: bool) -> list[Running]:
     """Return guests in the order of their option startup; those without an order start last and are shut down first."""
     return sorted(guests, key=lambda guest: (guest.order, guest.vmid), reverse=last_first)

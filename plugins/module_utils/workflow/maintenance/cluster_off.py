@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, replace
 
 from ...engine.texts import join_words
 from ...errors import GoalsNotReached, ShutdownRefused
-from ...proxmox.ceph import SHUTDOWN_FLAGS, is_set, read_monitors, set_flag
-from ...proxmox.inventory.ha_state import has_resources
+from ...proxmox.ceph import SHUTDOWN_FLAGS, read_flag, read_monitors, set_flag
+from ...proxmox.inventory.ha_state import ask_if_ha_has_resources
 from ...proxmox.moves.drain_marks import fingerprint
 from ...proxmox.moves.shutdown_record import POOL, Ran
 from ...proxmox.node_health import ceph_problems
@@ -80,8 +80,8 @@ class ClusterShutdown(PowerWork):
     def _plan(self, membership: Membership) -> ShutdownPlan:
         require_sight(self.session, (), guests=not self.options.allow_hidden, marks=False)
         guests = [guest for guest in self.read_guests(membership) if guest.running]
-        state, uses_ha = read_armed_state(self.session), has_resources(self.session)
-        flags = [flag for flag in SHUTDOWN_FLAGS if self.options.nodes and is_set(self.session, flag) is False]
+        state, uses_ha = read_armed_state(self.session), ask_if_ha_has_resources(self.session)
+        flags = [flag for flag in SHUTDOWN_FLAGS if self.options.nodes and read_flag(self.session, flag) is False]
         disarms = uses_ha and state in (ARMED, STANDBY)
         return ShutdownPlan(
             waves=self.waves(guests, self.options.rank_of),
@@ -140,7 +140,7 @@ class ClusterShutdown(PowerWork):
         if record.disarmed:
             self.await_armed_state(DISARMED)
         for wave in reversed(plan.waves):
-            causes = self.each(wave, self._shut_down)
+            causes = self.do_for_each(wave, self._shut_down)
             if causes:
                 raise GoalsNotReached(f"guests still run, and no node was shut down: {'; '.join(causes.values())}")
         running = [guest.label for guest in self.read_guests(membership) if guest.running]

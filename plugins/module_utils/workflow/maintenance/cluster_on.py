@@ -12,7 +12,7 @@ from dataclasses import replace
 from ...engine.texts import join_words
 from ...errors import ApiError, GoalsNotReached
 from ...proxmox.api.failures import UNREADABLE
-from ...proxmox.ceph import is_set, set_flag
+from ...proxmox.ceph import read_flag, set_flag
 from ...proxmox.moves.drain_marks import recognizes
 from ...proxmox.moves.shutdown_record import remove_shutdown
 from ...proxmox.node_health import read_health
@@ -57,7 +57,7 @@ class Start(PowerWork):
     def _carry_out(self) -> None:
         self._await_nodes()
         for flag in sorted(self.record.flags):
-            if is_set(self.session, flag):
+            if read_flag(self.session, flag):
                 set_flag(self.session, flag, False)
                 self.done.changed = True
         self.write(replace(self.record, flags=frozenset()))
@@ -124,5 +124,5 @@ class Start(PowerWork):
                 self.warn(f"{there[vmid].label} is not the guest that ran under this VMID, and does not start")
                 del there[vmid]
         for wave in self.waves(there.values(), lambda guest: self.record.ran[guest.vmid].rank):
-            left |= self.each(wave, lambda guest: self.power.start(guest, self.record.ran[guest.vmid].mark))
+            left |= self.do_for_each(wave, lambda guest: self.power.start(guest, self.record.ran[guest.vmid].mark))
         return left

@@ -71,7 +71,7 @@ class PowerWork:
             by_rank.setdefault(rank(guest), []).append(guest)
         return [by_rank[key] for key in sorted(by_rank)]
 
-    def each(self, wave: Iterable[Running], act: Callable[[Running], bool]) -> dict[int, str]:
+    def do_for_each(self, wave: Iterable[Running], act: Callable[[Running], bool]) -> dict[int, str]:
         """Do something with all guests of a wave. Returns why it failed, by VMID."""
         with self.stop.threads(self.options.parallel) as pool:
             waiting = {guest.vmid: pool.submit(act, guest) for guest in wave}

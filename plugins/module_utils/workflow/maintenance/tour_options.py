@@ -133,7 +133,7 @@ def _choice(where: str, body: Mapping[str, t.Any]) -> GuestChoice:
     return GuestChoice(guests, body["action"], immovable)
 
 
-def the_nodes(params: Mapping[str, t.Any]) -> list[str]:
+def task_nodes(params: Mapping[str, t.Any]) -> list[str]:
     """Return the nodes of a task. Raises InvalidRequest if it concerns one, and has not exactly one."""
     names, state = list(dict.fromkeys(params["name"])), params["state"]
     if state in OF_ONE_NODE and len(names) != 1:

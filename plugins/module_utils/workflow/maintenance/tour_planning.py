@@ -31,7 +31,7 @@ from ..moves.move_options import MoveOptions
 from ..moves.planning import GUESSES, Planning
 from ..moves.premises import GuestPremise, Premises
 from ..moves.results import failure_with
-from ..moves.sight import MOVED_BY_OTHERS, Sight, at_work, live_look
+from ..moves.sight import MOVED_BY_OTHERS, Sight, live_look, read_busy_guests
 from ..options.plugin_config import profiles_of
 from ..options.rules import facts_of
 from .obstacles import Obstacle, right_obstacles
@@ -104,7 +104,8 @@ def _look(access: Access, due: Collection[str], seconds: float) -> Sight:
     moving = {vmid for vmid, why in sight.busy.items() if why == MOVED_BY_OTHERS}
     if not (due and moving and seconds):
         return sight
-    Poller(sleep=access.stop.sleep).until(lambda: True if not at_work(access).keys() & moving else None, seconds)
+    poller = Poller(sleep=access.stop.sleep)
+    poller.until(lambda: True if not read_busy_guests(access).keys() & moving else None, seconds)
     return look()
 
 

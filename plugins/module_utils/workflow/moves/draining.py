@@ -83,7 +83,7 @@ def drain_nodes(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable
         warn(text)
     result = result_of(outcome, wrote=not check_mode)
     result["stays"] = drain.exempt
-    result["changed"] |= drain.would_remark(outcome) if check_mode else drain.remarked
+    result["changed"] |= drain.would_change_marks(outcome) if check_mode else drain.remarked
     if error is not None:
         raise failure_with(error, result)
     return result
@@ -211,7 +211,7 @@ class Drain:
         error = failure_of(outcome, self.complaint)
         if error is not None or not self.active:
             return error
-        awaited = self._homeless(outcome)
+        awaited = self._guests_not_back(outcome)
         waiting = [name for name, guests in awaited.items() if guests]
         if not waiting:
             return None
@@ -227,7 +227,7 @@ class Drain:
         """
         if not self.active:
             return outcome.warnings
-        awaited = {vmid for guests in self._homeless(outcome).values() for vmid in guests}
+        awaited = {vmid for guests in self._guests_not_back(outcome).values() for vmid in guests}
         stuck = [stuck for stuck in outcome.last.stuck if stuck.vmid not in awaited]
         lacking = [f"not all guests could be brought back, {stuck_text(stuck)}"] if stuck else []
         return [*outcome.warnings, *lacking, *self._disks_elsewhere]
@@ -329,7 +329,7 @@ class Drain:
         stay, with the guests that are still missing.
         """
         tasks = TaskFollower(self._access.writer(), self._options.timeout)
-        for name, guests in self._homeless(outcome).items():
+        for name, guests in self._guests_not_back(outcome).items():
             marks = (self._returning or {})[name]
             back = {vmid: mark for vmid, mark in marks.items() if vmid not in guests}
             self._disks_elsewhere += bring_disks_home(self._access.writer(), tasks, name, back, self._shared)
@@ -339,14 +339,14 @@ class Drain:
                 self._marks.clear(name)
                 self.remarked = True
 
-    def would_remark(self, outcome: MovesOutcome) -> bool:
+    def would_change_marks(self, outcome: MovesOutcome) -> bool:
         """Whether the run changes marks, for check mode."""
         if not self.active:
             return bool(set(self._names) - self._marked)
         marks = self._returning or {}
-        return any(not guests or guests != marks[name] for name, guests in self._homeless(outcome).items())
+        return any(not guests or guests != marks[name] for name, guests in self._guests_not_back(outcome).items())
 
-    def _homeless(self, outcome: MovesOutcome) -> dict[str, dict[int, str]]:
+    def _guests_not_back(self, outcome: MovesOutcome) -> dict[str, dict[int, str]]:
         """Return the guests that the run could not bring back to each marked node, without those that were never there.
         """
         if not self.active:

@@ -148,7 +148,7 @@ class MoveGate:
         if any(reservation.source and reservation.forsaken for reservation in reservations):
             # The task of a killed controller goes on, and may ask the HA manager for the move late.
             snapshot = replace(snapshot, migrating=migrating_guests(self._access.reader))
-        counted = count_reservations(self._view(snapshot), reservations, is_another=self._access.is_another)
+        counted = count_reservations(self._view(snapshot), reservations, ask_if_another=self._access.ask_if_another)
         cycle.confirm(counted.fulfilled)
         return counted
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
-from ...engine.planner.planner import in_words
+from ...engine.planner.planner import describe_goals
 from ...engine.profiles import Profile
 from ...errors import (
     ApiError,
@@ -34,7 +34,7 @@ from .plan_document import document_of, read_plan
 from .planning import Objection, Planning, no_objection
 from .premises import Premises, changes_since, rest_of
 from .results import MovesOutcome
-from .sight import MOVED_BY_OTHERS, Look, Sight, View, as_it_is, at_work
+from .sight import MOVED_BY_OTHERS, Look, Sight, View, as_it_is, read_busy_guests
 
 ROUNDS = 20
 """How many plans in a row may fail to reduce the number of remaining moves."""
@@ -124,10 +124,10 @@ class PlanRun:
         sight = self._read_sight()
         if wait and self._wait_until_done(premises.guests.keys() & sight.busy.keys()):
             sight = self._read_sight()
-        wanted = in_words(sight.goals)
+        wanted = describe_goals(sight.goals)
         if plan.goal != wanted and sight.goals != Goals():
             raise InvalidRequest(f"apply: the plan is to {plan.goal}, but this task is to {wanted}")
-        plan = plan.about(premises.identities)
+        plan = plan.restrict_to(premises.identities)
         rest = rest_of(plan, premises, sight.state)
         changed = changes_since(rest.plan, rest.premises, rest.state)
         changed = changed or _strangers(self._access.reader, rest.premises)
@@ -220,7 +220,7 @@ class PlanRun:
         staying = {guest.vmid for guest in plan.stuck}
         if self._options.apply is not None or not (staying or self._coming):
             return False
-        busy = {**self._busy, **at_work(self._access)}
+        busy = {**self._busy, **read_busy_guests(self._access)}
         awaited = set(self._coming)
         if staying - self._planning.held or staying & busy.keys():
             awaited |= {vmid for vmid, why in busy.items() if why == MOVED_BY_OTHERS or vmid in staying}
@@ -231,7 +231,7 @@ class PlanRun:
 
         def look() -> bool | None:
             try:
-                return None if at_work(self._access).keys() & set(vmids) else True
+                return None if read_busy_guests(self._access).keys() & set(vmids) else True
             except (ApiError, ConnectionFailed):
                 return None
 

@@ -122,7 +122,7 @@ class Planning:
             state = self.suitability.with_demands(state, mobility)
             plan = self._make(state, goals, mobility, bounds)
         self.held = frozenset(vmid for vmid, each in mobility.items() if each.stuck[0]) - busy.keys()
-        plan = plan.about({vmid: each.identity for vmid, each in mobility.items() if each.identity is not None})
+        plan = plan.restrict_to({vmid: each.identity for vmid, each in mobility.items() if each.identity is not None})
         return add_proof(plan, state, self._profiles, goals, mobility, self._default) if prove else plan
 
     def _make(self, state: ClusterState, goals: Goals, mobility: Mapping[int, Mobility], bounds: Bounds) -> Plan:

@@ -128,10 +128,10 @@ def _lost_room(plan: Plan, state: ClusterState) -> Iterator[str]:
         info = state.by_name.get(name)
         if info is None or not any(move.target == name for move in plan.moves):
             continue
-        yield from _short(name, course, info.cores, info.memory)
+        yield from _shortages(name, course, info.cores, info.memory)
 
 
-def _short(name: str, course: NodeCourse, cores: float, memory: int) -> Iterator[str]:
+def _shortages(name: str, course: NodeCourse, cores: float, memory: int) -> Iterator[str]:
     more = {
         "cpu": (course.peak.cores - course.before.cores, cores, course.before.cores, course.allocatable.cores),
         "memory": (course.peak.memory - course.before.memory, memory, course.before.memory, course.allocatable.memory),

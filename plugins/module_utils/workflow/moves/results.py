@@ -67,7 +67,7 @@ class MovesOutcome:
         """The guests that stay: those that the latest plan cannot move, and those of its moves that were not made."""
         ends = {report.move.vmid: report for report in self.reports}
         left = [
-            Stuck(move.vmid, move.name, move.source, _why(ends.get(move.vmid)), "remove the cause, and run again")
+            Stuck(move.vmid, move.name, move.source, _why_stuck(ends.get(move.vmid)), "remove the cause, and run again")
             for move in self.last.moves
             if self.reports and (move.vmid not in ends or ends[move.vmid].outcome != MOVED)
         ]
@@ -198,7 +198,7 @@ def error_of(reports: Iterable[MoveReport]) -> CollectionError | None:
     return next(errors, None)
 
 
-def _why(report: MoveReport | None) -> str:
+def _why_stuck(report: MoveReport | None) -> str:
     if report is None or report.error is None:
         return "its move was not begun, as another one failed"
     return report.error.message

@@ -63,7 +63,7 @@ def live_look(access: Access, goals_of: Callable[[Snapshot], Goals], view: View 
         snapshot = access.read()
         needs = replace(needs_of_moves(snapshot), maintenance=True, bridges=False)
         snapshot = complete_snapshot(access.reader, snapshot, needs)
-        counted = count_reservations(snapshot, reservations, is_another=access.is_another)
+        counted = count_reservations(snapshot, reservations, ask_if_another=access.ask_if_another)
         goals = goals_of(counted.snapshot)
         cautions = ha_cautions(access.reader, counted.snapshot, goals) if needs.ha_resources else ()
         due = (guest for guest in counted.snapshot.guests if guest.vmid not in goals.stays)
@@ -121,8 +121,8 @@ def incoming_guests(nodes: Collection[str], state: ClusterState, reservations: I
     )
 
 
-def at_work(access: Access) -> dict[int, str]:
+def read_busy_guests(access: Access) -> dict[int, str]:
     """Return what busy_guests returns for the cluster as it is now. Two requests."""
     reservations = access.ledger.reservations(access.identity())
-    counted = count_reservations(access.glance(), reservations, is_another=access.is_another)
+    counted = count_reservations(access.glance(), reservations, ask_if_another=access.ask_if_another)
     return busy_guests(counted, migrating_guests(access.reader))

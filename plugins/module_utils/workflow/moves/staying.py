@@ -9,7 +9,7 @@ import typing as t
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...engine.patterns.names import checked_pattern
+from ...engine.patterns.names import compile_option_pattern
 from ...errors import InvalidRequest
 from ...model import Guest
 from ..options.common import Spec
@@ -42,7 +42,7 @@ class Exemption:
             and self.kind in (None, guest.kind)
             and self.status in (None, _status_of(guest))
             and self.tags <= {tag.lower() for tag in guest.tags}
-            and (self.name is None or checked_pattern("name", self.name).matches(guest.name or ""))
+            and (self.name is None or compile_option_pattern("name", self.name).matches(guest.name or ""))
         )
 
 
@@ -59,7 +59,7 @@ def exemption_of(where: str, body: Mapping[str, t.Any]) -> Exemption:
             f"{where}: is empty and would concern all guests, expected one or more of {', '.join(STAYS)}"
         )
     if "name" in given:
-        checked_pattern(f"{where}.name", given["name"])
+        compile_option_pattern(f"{where}.name", given["name"])
     tags = frozenset(str(tag).lower() for tag in given.get("tags", ()))
     return Exemption(frozenset(given.get("vmid", ())), given.get("name"), tags, given.get("status"), given.get("type"))
 

@@ -9,7 +9,7 @@ import typing as t
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ...engine.node_selection import compiled_regex, wanted_regex
+from ...engine.node_selection import compile_node_regex, wanted_regex
 from ...engine.texts import join_words
 from ...errors import InvalidRequest
 from ...model import Snapshot
@@ -56,7 +56,7 @@ def on_each_node(entries: Sequence[Entry], cluster: Snapshot) -> tuple[list[Entr
 
 def _copies(entry: Entry, cluster: Snapshot) -> tuple[list[Entry], list[str]]:
     """Return the entries for the nodes that are ready, or have their copy, and the names of the others."""
-    pattern = compiled_regex(entry.request)
+    pattern = compile_node_regex(entry.request)
     nodes = sorted(cluster.nodes, key=lambda node: node.name)
     wanted = [node for node in nodes if pattern is None or pattern.matches(node.name)]
     there = {guest.node for guest in cluster.guests if guest.name == entry.request.name and guest.kind == "qemu"}

@@ -12,7 +12,7 @@ import typing as t
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from ...demand import CPU, MEMORY, STATED, Demand
-from ...engine.patterns.names import checked_pattern, name_pattern
+from ...engine.patterns.names import compile_option_pattern, name_pattern
 from ...engine.standing_rules import StandingRule, StandingRules
 from ...engine.texts import hint, known_names
 from ...errors import InvalidRequest
@@ -288,7 +288,7 @@ def _standing_rule(body: Fields) -> StandingRule:
         if not nodes:
             raise InvalidRequest(f"{body.path('nodes')}: is missing, expected the nodes that the guests may be on")
         for number, pattern in enumerate(nodes):
-            checked_pattern(f"{body.path('nodes')}[{number}]", pattern)
+            compile_option_pattern(f"{body.path('nodes')}[{number}]", pattern)
         return StandingRule(body.where, selector, nodes=nodes)
     if "nodes" in body:
         raise invalid(body.path("nodes"), body.body["nodes"], "a rule of type node-affinity")
@@ -320,7 +320,7 @@ def _read_facts(nodes: t.Any) -> dict[str, dict[str, t.Any]]:
     if not isinstance(nodes, Mapping):
         raise invalid("nodes", nodes, "a mapping of node names or patterns")
     for key in nodes:
-        checked_pattern(f"nodes.{key}", str(key))
+        compile_option_pattern(f"nodes.{key}", str(key))
     return {str(key): _facts(Fields(f"nodes.{key}", body or {}, FACTS)) for key, body in nodes.items()}
 
 

@@ -15,7 +15,7 @@ from support.effort import lines_run
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.patterns.names import (
     MAX_KNOWN_STEPS,
     NamePattern,
-    checked_pattern,
+    compile_option_pattern,
     literal_start,
     name_pattern,
 )
@@ -139,10 +139,10 @@ def test_name_pattern__compiles_thousands_of_patterns_once_each() -> None:
 )
 def test_checked_pattern__names_option_pattern_and_what_is_wrong(regex: str, reason: str) -> None:
     with pytest.raises(InvalidRequest) as raised:
-        lines_run(lambda: checked_pattern("vms[1].affinity[0].name", regex), at_most=2_000_000)
+        lines_run(lambda: compile_option_pattern("vms[1].affinity[0].name", regex), at_most=2_000_000)
     assert f"vms[1].affinity[0].name: invalid regular expression {regex!r}: {reason}" in raised.value.message
 
 
 def test_checked_pattern__shortens_a_pattern_that_is_very_long() -> None:
     with pytest.raises(InvalidRequest, match=r"'a{77}\.\.\.': it is longer than 10000 characters"):
-        checked_pattern("node_regex", "a" * 20_000)
+        compile_option_pattern("node_regex", "a" * 20_000)
