@@ -62,6 +62,8 @@ class HighAvailability:
     def remove(self, sid: str, from_rules: bool = True) -> None:
         self.resources.pop(sid, None)
         self.manager.services.pop(sid, None)
+        # The manager forgets the state, error too, of what is no longer configured.
+        self._failed.discard(sid)
         if from_rules:
             for rule in self.rules.values():
                 rest = [other for other in ha_rules.resources_of(rule) if other != sid]
@@ -147,7 +149,7 @@ class HighAvailability:
             await self._cluster.clock.sleep(self._cluster.timing.ha_seconds)
         finally:
             self._starting.discard(sid)
-        if task.exitstatus != "OK":
+        if task.exitstatus != "OK" and sid in self.resources:
             self._failed.add(sid)
 
     def stop_jobs(self) -> None:

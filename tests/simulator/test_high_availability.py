@@ -54,6 +54,23 @@ def test_removing_a_resource__takes_it_out_of_the_rules() -> None:
     in_lab("9.2", work)
 
 
+def test_resource_that_is_removed_and_added_again__is_no_longer_in_state_error() -> None:
+    async def work(lab: Lab) -> None:
+        lab.cluster.set_config(lab.cluster.guests[104], vcpus=99)
+        await lab.ask("POST", "/cluster/ha/resources", {"sid": "vm:104"})
+        ha = lab.cluster.ha
+        for _ in range(200):
+            await asyncio.sleep(0.01)
+            if ha.manager_state("vm:104") == "error":
+                break
+        assert ha.manager_state("vm:104") == "error"
+        await lab.ask("DELETE", "/cluster/ha/resources/vm:104")
+        await lab.ask("POST", "/cluster/ha/resources", {"sid": "vm:104"})
+        assert ha.manager_state("vm:104") == "started"
+
+    in_lab("9.2", work, time_scale=0.01)
+
+
 def test_start_under_ha__fails_if_the_resource_is_removed_meanwhile() -> None:
     async def work(lab: Lab) -> None:
         await managed(104, state="stopped")(lab)
