@@ -105,8 +105,9 @@ class Chaos:
             process.frozen_until = 0.0
 
     def clean_up_by_hand(self) -> bool:
-        """What only a human may: remove locks of workers that have died, what these left on other nodes, and VMs that
-        were renamed, which take the room of those that are wanted. And take VMs that nobody wanted as HA resources out
+        """What only a human may: remove locks of workers that have died, what these left on other nodes, VMs that were
+        renamed, which take the room of those that are wanted, and VMs whose disks were removed before the quorum was
+        lost, and the config was not. And take VMs that nobody wanted as HA resources out
         of their rules: Proxmox knows a resource by its VMID alone, which one may have got as a controller added it.
 
         Return whether that gives the HA manager something to do.
@@ -121,7 +122,10 @@ class Chaos:
             if guest.name.startswith(HUMAN) and cluster.ha.managed(guest):
                 self._history.log(f"a human removes VM {guest.vmid} ({guest.name}) from the HA resources")
                 cluster.ha.remove(cluster.ha.sid(guest))
-        for vmid in self._renamed & cluster.guests.keys():
+        destroyed = {each.id for node in NODES for each in cluster.tasks.of_node(node) if each.kind == "qmdestroy"}
+        referee = self._history.referee
+        halves = {guest.vmid for guest in referee.ours() if str(guest.vmid) in destroyed and referee.lost_drives(guest)}
+        for vmid in sorted((self._renamed | halves) & cluster.guests.keys()):
             self.remove(cluster.guests[vmid])
         failed = sorted(cluster.ha._failed & cluster.ha.resources.keys())
         for sid in failed:

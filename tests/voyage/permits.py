@@ -23,7 +23,7 @@ from simulated_cluster.model import Guest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import Identity
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.identity import identity_of
 
-from .tasks import APPLY, DRAIN, PLAN_FILE, Task
+from .tasks import APPLY, DRAIN, PLAN_FILE, TOUR, Task
 from .wishes import TENANT
 
 FORGED = ("net5", "scsi7", "hostpci3", "force")
@@ -149,7 +149,7 @@ class Permits:
             return
         for guest in read:
             permit.seen.setdefault(guest.vmid, set()).add(guest.birth)
-            if permit.task.module == DRAIN and guest.node in permit.task.names:
+            if permit.task.module in (DRAIN, TOUR) and guest.node in permit.task.names:
                 self._on.setdefault(guest.node, set()).add(guest.birth)
 
     def _judge(self, permit: Permit, exchange: Exchange, proof: Mapping[int, int]) -> None:

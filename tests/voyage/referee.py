@@ -223,13 +223,14 @@ class Referee:
         running = sorted(guest.name for guest in self.ours() if guest.running)
         if running != sorted(names):
             raise Broken(f"of {', '.join(names)} only {', '.join(running)} run")
-        volumes, tasks = self._cluster.volumes, self._cluster.tasks
         for guest in self.ours():
-            # Without quorum Proxmox removes the disks of a VM, and then cannot remove the VM.
-            failed = any((each.kind, each.id) == ("qmdestroy", str(guest.vmid)) for each in tasks.of_node(guest.node))
-            for key, drive in guest.drives().items() if not failed else ():
-                if volumes.find(drive["file"], guest.node) is None:
-                    raise Broken(f"{key} of VM {guest.vmid} ({guest.name}) is not on {guest.node}")
+            for key in self.lost_drives(guest):
+                raise Broken(f"{key} of VM {guest.vmid} ({guest.name}) is not on {guest.node}")
+
+    def lost_drives(self, guest: SimulatedGuest) -> list[str]:
+        """The drives of a guest whose volumes are not on its node."""
+        volumes = self._cluster.volumes
+        return [key for key, drive in guest.drives().items() if volumes.find(drive["file"], guest.node) is None]
 
     def check_drained(self, node: str) -> None:
         """Raise Broken when a guest is on the node."""

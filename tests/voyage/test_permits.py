@@ -209,9 +209,12 @@ def test_guest__is_moved_if_it_is_the_one_that_was_planned_to_move(reused: bool,
     assert (judged.permits.broken == []) == is_planned
 
 
+@pytest.mark.parametrize("module", ["node_drain", "maintenance_tour"])
 @pytest.mark.parametrize(("reused", "is_home"), [(False, True), (True, False)])
-def test_guest__comes_back_to_a_node_if_it_was_there_as_that_was_drained(reused: bool, is_home: bool) -> None:
-    judged = Judged(Task("node_drain", ("pve1",)))
+def test_guest__comes_back_to_a_node_if_it_was_there_as_that_was_drained(
+    module: str, reused: bool, is_home: bool
+) -> None:
+    judged = Judged(Task(module, ("pve1",)))
     judged.put("app")
     judged.send("GET", LIST)
     if reused:
