@@ -263,6 +263,20 @@ def test_move__that_others_began_a_moment_before_is_theirs(
         mover.move(moving(150, storages={"scsi0": "fast"}))
 
 
+def test_move__waits_for_a_task_that_holds_the_guest(
+    cluster: SimulatedCluster, session: Session, mover: Mover, moving: Moving
+) -> None:
+    """A reboot that the guest does not react to takes a minute, and a migration gives up after ten seconds."""
+    cluster.set_guest(101, acpi=False)
+    move = moving(101)
+    session.post("/nodes/pve1/qemu/101/status/reboot", timeout=60)
+
+    mover.move(move)
+
+    assert node_of(cluster, 101) == "pve2"
+    assert len([call for call in calls(cluster) if call.startswith("POST") and call.endswith("/101/migrate")]) > 1
+
+
 def test_move__nothing_is_sent_when_the_fence_refuses(cluster: SimulatedCluster, mover: Mover, moving: Moving) -> None:
     def fence() -> None:
         raise PermissionDenied("closed")
@@ -351,9 +365,7 @@ def test_move__by_ha_that_fails_is_told_with_the_cause(mover: Mover, cluster: Si
     assert node_of(cluster, 145) == "pve1"
 
 
-def test_move__by_ha_that_is_never_begun_is_noticed(
-    mover: Mover, cluster: SimulatedCluster, moving: Moving
-) -> None:
+def test_move__by_ha_that_is_never_begun_is_noticed(mover: Mover, cluster: SimulatedCluster, moving: Moving) -> None:
     cluster.set_node("pve2", maintenance=True)
     cluster.advance(30)
 

@@ -27,6 +27,10 @@ from .mobility_rules import storage_of
 from .restarts import move_off
 
 _LOCK_HELD = re.compile(r"can't lock file '[^']*' - got timeout")
+_CONFIG_LOCK = re.compile(r"can't lock file '[^']*/(?:lock-\d+\.conf|pve-config-\d+\.lock)' - got timeout")
+"""The end of a task that has waited ten seconds for another one of the guest, such as a reboot or shutdown, which takes
+up to minutes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ def demand_nothing(_configs: Mapping[int, Mapping[str, t.Any]]) -> bool:
 class Mover:
     """Moves guests. May be used from many threads.
 
-    If nothing fails, a move takes three requests and the polls of its task, through the HA manager also polls of the
+    A move waits for another task of its guest as long as for its own. If nothing fails, a move takes three requests and the polls of its task, through the HA manager also polls of the
     guest. The first live move to a node takes one more.
     """
 
@@ -90,20 +94,27 @@ class Mover:
                 return self.move(still, fence=fence, demanding=demanding)
 
             return move_off(self._session, self._tasks, move, fence, migrate, label(move))
-        since = self._session.server_time()
-        try:
-            upid = self._send(move, params, since, fence, demanding)
-        except ApiError as error:
-            if lock_named(error.message) is not None:
-                raise self._stale(move, error) from error
-            raise self._failure(move, error.message, self._find(move), refused=True) from error
-        try:
-            result = self._tasks.wait(upid)
-            if Upid.parse(upid).type == "hamigrate":
-                self._ha.follow(move, since, lambda: self._repeat(move, fence, demanding))
-        except TaskFailed as error:
-            return self._warn_or_raise(move, error)
-        return result.log if result.warnings else ()
+        ends = self._poller.clock() + self._tasks.timeout
+        while True:
+            since = self._session.server_time()
+            try:
+                upid = self._send(move, params, since, fence, demanding)
+            except ApiError as error:
+                if lock_named(error.message) is not None:
+                    raise self._stale(move, error) from error
+                raise self._failure(move, error.message, self._find(move), refused=True) from error
+            try:
+                result = self._tasks.wait(upid)
+                if Upid.parse(upid).type == "hamigrate":
+                    self._ha.follow(move, since, lambda: self._repeat(move, fence, demanding))
+            except TaskFailed as error:
+                if not _CONFIG_LOCK.match(str(error.details.get("exitstatus"))) or self._poller.clock() >= ends:
+                    return self._warn_or_raise(move, error)
+                self._poller.sleep(BUSY_PAUSE)
+                # By then, the guest may be off, or somewhere else.
+                params = None
+                continue
+            return result.log if result.warnings else ()
 
     # --- before ---
 
