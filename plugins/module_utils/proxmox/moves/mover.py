@@ -56,8 +56,8 @@ def demand_nothing(_configs: Mapping[int, Mapping[str, t.Any]]) -> bool:
 class Mover:
     """Moves guests. May be used from many threads.
 
-    A move waits for another task of its guest as long as for its own. If nothing fails, a move takes three requests and the polls of its task, through the HA manager also polls of the
-    guest. The first live move to a node takes one more.
+    A move waits for another task of its guest as long as for its own. If nothing fails, it takes three requests and the
+    polls of its task, through the HA manager also polls of the guest. The first live move to a node takes one more.
     """
 
     def __init__(self, session: Session, tasks: TaskFollower, *, bwlimit: int | None = None) -> None:
@@ -94,11 +94,12 @@ class Mover:
                 return self.move(still, fence=fence, demanding=demanding)
 
             return move_off(self._session, self._tasks, move, fence, migrate, label(move))
+        prepared: Mapping[str, t.Any] | None = params
         ends = self._poller.clock() + self._tasks.timeout
         while True:
             since = self._session.server_time()
             try:
-                upid = self._send(move, params, since, fence, demanding)
+                upid = self._send(move, prepared, since, fence, demanding)
             except ApiError as error:
                 if lock_named(error.message) is not None:
                     raise self._stale(move, error) from error
@@ -112,7 +113,7 @@ class Mover:
                     return self._warn_or_raise(move, error)
                 self._poller.sleep(BUSY_PAUSE)
                 # By then, the guest may be off, or somewhere else.
-                params = None
+                prepared = None
                 continue
             return result.log if result.warnings else ()
 
