@@ -558,14 +558,15 @@ def test_vmid_that_was_in_use_a_moment_before__does_no_harm(cluster, session, bi
 
 
 def test_reservation__is_proved_last_before_a_clone_and_its_start(cluster, binder):
-    before: list[str] = []
+    sent: list[int] = []
+    first = len(calls(cluster))
 
-    def fence() -> None:
-        before.append(calls(cluster)[-1])
+    binder.clone(
+        decision(running=True), template(binder), {"full": 1}, None, fence=lambda: sent.append(len(calls(cluster)))
+    )
 
-    binder.clone(decision(running=True), template(binder), {"full": 1}, None, fence=fence)
-
-    assert before[-2:] == ["GET /nodes/pve1/qemu/9000/config", "GET /nodes/pve1/tasks"]
+    writes = [position for position, call in enumerate(calls(cluster)) if position >= first and call.startswith("POST")]
+    assert sent[-2:] == writes, "the clone and the start follow a proof at once"
 
 
 @pytest.mark.parametrize("name", ["tpl", "theirs"])

@@ -146,6 +146,9 @@ def test_equal_scores__go_to_the_name_that_sorts_first() -> None:
     state = cluster([node("pve3"), node("pve1"), node("pve2")])
     decisions = [scheduler(state).schedule(vm(f"vm-{number}")).decision for number in range(3)]
     assert [decision and decision.node for decision in decisions] == ["pve1", "pve2", "pve3"]
+    looked = scheduler(cluster([node("pve3"), node("pve1"), node("pve2")])).schedule(vm("vm-3")).looked
+    assert looked
+    assert [verdict.node for verdict in looked.best(3)] == ["pve1", "pve2", "pve3"]
 
 
 class Noise(ScorePlugin):
