@@ -25,7 +25,7 @@ from ..engine.usual import guests_like
 from ..errors import ConnectionFailed, InvalidRequest, PermissionDenied
 from ..model import Guest, Node, Request, Snapshot
 from ..proxmox.api.failures import UNREADABLE, NotRecorded
-from ..proxmox.api.reader import Reader
+from ..proxmox.api.reader import Reader, RememberingReader
 from ..proxmox.api.recorded import RecordedReader
 from ..proxmox.api.session import ROOT, Session, endpoint_of
 from ..proxmox.identity import identity_of
@@ -33,6 +33,7 @@ from ..proxmox.inventory.config_names import read_config_names
 from ..proxmox.inventory.freshness import SETTLING, KnownGuest, read_config
 from ..proxmox.inventory.kept_demands import KeptDemands
 from ..proxmox.inventory.kept_names import KeptNames
+from ..proxmox.inventory.known_bridges import KnownBridges
 from ..proxmox.inventory.rows import read_next_id
 from ..proxmox.inventory.snapshot import (
     IDENTIFIED_BY_AUTHORITY,
@@ -71,9 +72,10 @@ class Access:
         facts: returns what the user configured about nodes.
         standing: rules that apply to guests whether or not the run requests them.
         stop: whether the run has to end; asked before each write.
-        kept_in: the folder for what guests used; stated is what the task says of that.
+        kept_in: the folder for what guests used and for bridges; stated is what the task says of use.
         holder: this run, in the ledger.
         claimed: VMIDs that this run has reserved, and will decide about again.
+        known_bridges: those of the latest snapshot; None if nothing has needed them.
     """
 
     reader: Reader
@@ -88,6 +90,7 @@ class Access:
     stated: Stated = NOTHING_STATED
     holder: Holder = field(default_factory=Holder.new)
     claimed: frozenset[int] = frozenset()
+    known_bridges: KnownBridges | None = None
     _identity: str | None = None
     _identity_is_fresh: bool = False
 
@@ -181,8 +184,19 @@ class Access:
     @cached_property
     def kept_demands(self) -> KeptDemands:
         """What this user has read within the last hour of what guests used, on this host."""
+        return KeptDemands(*self._kept())
+
+    @property
+    def bridges(self) -> KnownBridges:
+        """The nodes' bridges: those read since the latest snapshot, and those that are kept."""
+        if self.known_bridges is None:
+            self.known_bridges = KnownBridges(self.reader, *self._kept())
+        return self.known_bridges
+
+    def _kept(self) -> tuple[Path | None, str]:
+        """Return the folder for what is kept of this cluster for this user, and the name of both."""
         user = None if self.session is None else self.session.user
-        return KeptDemands(None if user is None else self.kept_in, f"{self.identity()} {user}")
+        return None if user is None else self.kept_in, f"{self.identity()} {user}"
 
     @property
     def statistics(self) -> Statistics:
@@ -212,6 +226,7 @@ class Access:
         """
         snapshot = read_settled(self.reader, known=known, patience=0.0 if self.offline else patience)
         self._check_identity(snapshot)
+        self.known_bridges = None
         return replace(self.with_facts(snapshot), cluster=self.identity())
 
     def ask_if_gone(self, node: str, vmid: int) -> bool:
@@ -259,12 +274,14 @@ class Access:
         *,
         many: bool = False,
         fresh: bool = True,
+        all_bridges: bool = True,
     ) -> Snapshot:
         """Return the snapshot with the additional data that placing these requests needs.
 
         subjects are the data that the enabled plugins need; the rest is not read. many: whether each request may be
         placed many times. fresh: whether to read the bounds for VMIDs, and which nodes have just gone into maintenance,
-        which takes requests whatever the VMs are.
+        which takes requests whatever the VMs are. all_bridges: whether to read the bridges of nodes of which nothing is
+        known; otherwise these count as having all.
         """
         if fresh and any(_takes_any_vmid(request) for request in requests):
             bounds = read_next_id(self.reader)
@@ -272,7 +289,6 @@ class Access:
         disks = [disk for request in requests for disk in request.disks]
         volumes = frozenset(volume for disk in disks for volume in (disk.volume, disk.source) if volume)
         needs = Needs(
-            bridges=Subject.BRIDGES in subjects and any(request.bridges for request in requests),
             named=frozenset(each for request in requests for each in request.named if Subject.NAMED in subjects),
             cpu_types=Subject.CPU in subjects
             and any(request.cpu_type not in (None, *COMMON_CPU_TYPES) for request in requests),
@@ -286,6 +302,10 @@ class Access:
             devices=devices,
         )
         snapshot = complete_snapshot(self.reader, snapshot, needs)
+        wanted = frozenset(bridge for request in requests for bridge in request.bridges)
+        if wanted and Subject.BRIDGES in subjects:
+            nodes = self.bridges.add_to(snapshot.nodes, wanted, of_all=all_bridges or self.offline)
+            snapshot = replace(snapshot, nodes=nodes)
         if Subject.DEMAND in subjects and requests:
             from ..proxmox.inventory.usage import with_demand_of
 
@@ -373,25 +393,6 @@ def _has_new_disks(request: Request) -> bool:
 def _takes_any_vmid(request: Request) -> bool:
     wishes = (request.vmid, request.vmid_range, request.vmid_regex)
     return not any(wishes) and not any(key.startswith("vmid.") for key in request.context)
-
-
-@dataclass(frozen=True, slots=True)
-class RememberingReader:
-    """Wraps a reader, and reads only once what does not change within a run."""
-
-    PATHS: t.ClassVar = frozenset({"/cluster/options", "/version"})
-    _reader: Reader
-    _answers: dict[str, t.Any] = field(default_factory=dict)
-
-    def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
-        if path not in self.PATHS:
-            return self._reader.get(path, params, **more)
-        if path not in self._answers:
-            self._answers[path] = self._reader.get(path, params, **more)
-        return self._answers[path]
-
-    def server_time(self) -> float | None:
-        return self._reader.server_time()
 
 
 class OtherCluster(ConnectionFailed):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import typing as t
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..engine.texts import NAMED_KINDS, known_names
@@ -16,25 +16,23 @@ from ..model import Node, Snapshot
 from ..proxmox.api.reader import Reader, ReadOnce
 from ..proxmox.inventory.named import with_named
 from ..proxmox.inventory.named_volumes import read_volumes
-from ..proxmox.inventory.nodes import with_bridges
 from ..proxmox.options.drives import volumes_of
 from ..proxmox.options.kinds import NET
 from ..proxmox.options.request import create_parameters, names_in
+from .access import Access
 from .job import Job, State
 from .new_ha_rules import refusals
 from .pools import unknown_pool
 
 
-def foresee(
-    jobs: Sequence[Job], reader: Reader, snapshot: Snapshot, may: Callable[[Mapping[str, t.Any]], None]
-) -> Iterator[tuple[Job, CollectionError]]:
+def foresee(jobs: Sequence[Job], access: Access, snapshot: Snapshot) -> Iterator[tuple[Job, CollectionError]]:
     """Yield the jobs that Proxmox VE would refuse as far as that can be foreseen, and why. Reads only if a VM is to be
-    created or updated. The parameters are those of Foresight.
+    created or updated. snapshot is that of Foresight.
     """
     if any(rule.planned for rule in snapshot.ha_rules):
         yield from refusals(jobs, snapshot)
     if any(job.is_made_or_updated for job in jobs):
-        foresight = Foresight(ReadOnce(reader), snapshot, may)
+        foresight = Foresight(access, ReadOnce(access.reader), snapshot)
         for job in jobs:
             objection = foresight.objection(job)
             if objection is not None:
@@ -46,14 +44,13 @@ class Foresight:
     """Checks what a run is about to do against the cluster.
 
     Attributes:
-        reader: should cache responses: many VMs name the same bridges and images.
+        reader: should cache responses: many VMs name the same images.
         snapshot: the cluster before any decision, with what the plugins have read.
-        may: raises PermissionDenied for parameters that this user may not set.
     """
 
+    access: Access
     reader: Reader
     snapshot: Snapshot
-    may: Callable[[Mapping[str, t.Any]], None]
 
     def objection(self, job: Job) -> CollectionError | None:
         """Return why Proxmox VE would refuse a job, if that can be foreseen. Warns of problems that it would accept."""
@@ -67,7 +64,7 @@ class Foresight:
                 parameters = create_parameters(request, job.decision)
                 job.warnings.extend(self._check(job.entry.label, node, parameters, runs=request.running))
             elif plan is not None and "update" in plan.actions:
-                self.may({**dict.fromkeys(plan.changes.unset, ""), **plan.changes.parameters})
+                self.access.check_rights({**dict.fromkeys(plan.changes.unset, ""), **plan.changes.parameters})
                 runs = plan.status_after == "running"
                 plan.cautions.extend(self._check(job.entry.label, plan.guest.node, plan.changes.parameters, runs=runs))
         except (InvalidRequest, PermissionDenied) as error:
@@ -101,9 +98,7 @@ class Foresight:
             for option, value in sorted(parameters.items())
             if re.fullmatch(r"net\d+", option) and (bridge := NET.read(str(value)).get("bridge"))
         }
-        bridges = node.bridges
-        if named and bridges is None:
-            bridges = with_bridges(self.reader, [node])[0].bridges
+        bridges = self.access.bridges.of([node], set(named.values()))[node.name] if named else None
         for option, bridge in named.items():
             if bridges is not None and bridge not in bridges:
                 yield (

@@ -32,6 +32,7 @@ from ..proxmox.options.contradictions import check_new, config_with
 from ..reservations.ledger import LeasedCycle
 from .access import Access, subjects_of
 from .address_claims import Claims, original_of
+from .bridges import lack_bridges
 from .cautions import allocation_cautions
 from .counting import (
     cluster_state,
@@ -104,18 +105,25 @@ class Placer:
         Raises OtherCluster and LeaseLost if the cycle has to be repeated, and what reading raises.
         """
         with self.lease() if reserve else contextlib.nullcontext() as cycle:
-            placement = self.prepare(jobs, self.read(jobs, lessons, cycle))
-            clones = any(job.entry.clone is not None for job in placement.new)
-            for wave in self._wave_by_wave(placement) if clones else [placement.new]:
-                requests, present = self.complete_requests(placement, wave), self.present(placement)
-                with placement.with_starting() if placement.starting else contextlib.nullcontext():
-                    outcomes = place_batch(
-                        placement.scheduler, list(requests.values()), time.time(), present, self._steps
-                    )
-                for job, outcome in zip(requests, outcomes, strict=True):
-                    self.note(job, outcome, placement)
-                if len(wave) < len(placement.new):
-                    self._foretell_templates(placement, requests)
+            seen = self.read(jobs, lessons, cycle)
+            for all_bridges in (False, True):
+                placement = self.prepare(jobs, seen, all_bridges=all_bridges)
+                clones = any(job.entry.clone is not None for job in placement.new)
+                for wave in self._wave_by_wave(placement) if clones else [placement.new]:
+                    requests, present = self.complete_requests(placement, wave), self.present(placement)
+                    with placement.with_starting() if placement.starting else contextlib.nullcontext():
+                        outcomes = place_batch(
+                            placement.scheduler, list(requests.values()), time.time(), present, self._steps
+                        )
+                    for job, outcome in zip(requests, outcomes, strict=True):
+                        self.note(job, outcome, placement)
+                    if len(wave) < len(placement.new):
+                        self._foretell_templates(placement, requests)
+                if all_bridges or self._access.known_bridges is None or not lack_bridges(self._access, placement):
+                    break
+                for job in placement.new:
+                    job.attempts -= job.outcome is not None
+                    self._take_over(job, seen.matches[job])
             self.conclude(placement)
             if cycle is not None:
                 if self._access.claimed:
@@ -218,14 +226,16 @@ class Placer:
         matched = dict(zip(jobs, matches, strict=True))
         return Seen(snapshot, reservations, counted, matched, real_nodes, lessons)
 
-    def prepare(self, jobs: Sequence[Job], seen: Seen) -> Placement:
-        """Read what else the new VMs need, and count the reservations of others."""
+    def prepare(self, jobs: Sequence[Job], seen: Seen, *, all_bridges: bool = True) -> Placement:
+        """Read what else the new VMs need, and count the reservations of others. all_bridges is that of
+        Access.complete.
+        """
         counted = seen.counted
         for job in jobs:
             if job.state is State.QUEUED and job.entry.backup is not None:
                 self._restore(job, seen.snapshot)
         new = [job for job in jobs if job.state is State.QUEUED]
-        whole = self._complete(counted.snapshot, jobs)
+        whole = self._complete(counted.snapshot, jobs, all_bridges=all_bridges)
         if any(job.entry.request.ha is not None and job.entry.request.ha.create is not None for job in jobs):
             whole = with_new_rules(whole, jobs)
         taken_over = {seen.matches[job].take_over for job in jobs}
@@ -250,7 +260,7 @@ class Placer:
             claims=Claims.of(counted.pending, jobs),
         )
 
-    def _complete(self, snapshot: Snapshot, jobs: Sequence[Job]) -> Snapshot:
+    def _complete(self, snapshot: Snapshot, jobs: Sequence[Job], *, all_bridges: bool) -> Snapshot:
         """Return the snapshot with what placing the new VMs among the jobs needs."""
         new = [job.entry for job in jobs if job.state is State.QUEUED]
         requests, devices = [entry.request for entry in new], None
@@ -263,7 +273,7 @@ class Placer:
             from .options.device_options import device_needs
 
             devices = device_needs(requests, self.device_attributes)
-        whole = self._access.complete(snapshot, requests, self._subjects, devices)
+        whole = self._access.complete(snapshot, requests, self._subjects, devices, all_bridges=all_bridges)
         if any(entry.backup is not None for entry in new):
             whole = replace(whole, volumes={**whole.volumes, **self._archives.volumes})
         return whole

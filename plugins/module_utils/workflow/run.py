@@ -218,7 +218,7 @@ class Run:
             note_after(placement.nodes, placement.scheduler.cluster)
             for job, conflict in list(placement.claims.conflicts(due)):
                 self._refuse(job, conflict)
-        for job, objection in foresee(due, self._access.reader, placement.before, self._access.check_rights):
+        for job, objection in foresee(due, self._access, placement.before):
             self._refuse(job, objection)
         for job in existing:
             if job.plan is not None:
@@ -299,6 +299,8 @@ class Run:
         creates = any(job.state is State.DECIDED for job in work)
         lessons = cycle.carry_out(work, placement.seen.lessons, report)
         self.warnings.extend(cycle.warnings)
+        if any(job.error is not None and job.request.bridges for job in work):
+            self._access.bridges.forget()
         if creates and not self._access.shared:
             self._placer.check_created([job for job in work if isinstance(job.bound, Created)])
         return lessons

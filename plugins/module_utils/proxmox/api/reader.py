@@ -81,6 +81,25 @@ class ReadOnce:
         return self.reader.server_time()
 
 
+@dataclass(frozen=True, slots=True)
+class RememberingReader:
+    """Wraps a reader, and reads only once what does not change within a run."""
+
+    PATHS: t.ClassVar = frozenset({"/cluster/options", "/version"})
+    _reader: Reader
+    _answers: dict[str, t.Any] = field(default_factory=dict)
+
+    def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
+        if path not in self.PATHS:
+            return self._reader.get(path, params, **more)
+        if path not in self._answers:
+            self._answers[path] = self._reader.get(path, params, **more)
+        return self._answers[path]
+
+    def server_time(self) -> float | None:
+        return self._reader.server_time()
+
+
 _THREADS = 8
 
 T = t.TypeVar("T")
