@@ -220,7 +220,7 @@ class SimulatedCluster:
 
     def set_node(self, name: str, **state: Any) -> None:
         """``online``, ``maintenance``, ``cpu_use``, ``memory_use``, ``load``, ``dead_services``, ``clock_offset``,
-        ``updates``, ``kernel``, ``kernels``.
+        ``updates``, ``kernel``, ``kernels``, ``bridges``.
 
         With ``known=False``, the other nodes notice it later by themselves.
         """

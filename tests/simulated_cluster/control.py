@@ -129,7 +129,7 @@ class Control:
         self._cluster.statistics_settle()
         now = self._cluster.clock.now()
         known = {"online", "maintenance", "cpu_use", "memory_use", "load", "known", "dead_services", "clock_offset",
-                 "updates", "kernel", "kernels"}
+                 "updates", "kernel", "kernels", "bridges"}
         _only(body, known)
         if "load" in body:
             node.load = described(body["load"], now)
@@ -146,6 +146,7 @@ class Control:
         node.clock_offset = float(body.get("clock_offset", node.clock_offset))
         node.dead_services = list(body.get("dead_services", node.dead_services))
         node.updates = list(body.get("updates", node.updates))
+        node.bridges = list(body.get("bridges", node.bridges))
         node.kernel, node.kernels = body.get("kernel", node.kernel), list(body.get("kernels", node.kernels))
         self._cluster.ha.manager.nudge()
 

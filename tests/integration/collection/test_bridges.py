@@ -1,0 +1,106 @@
+# Copyright: (c) 2026, the qemu_scheduler.proxmox authors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bridges are read once per node at most, and not at all where they are known to be there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from simulated_cluster.client import SimulatedCluster
+from support.controller import Controller
+from support.versions import both_versions
+
+VM: dict[str, Any] = {"memory": 512, "cores": 1, "scsi": {"scsi0": {"storage": "shared", "size": 1}}}
+CARD = {"net": {"net0": "virtio,bridge=vmbr0"}}
+OTHER_CARD = {"net": {"net0": "virtio,bridge=vmbr9"}}
+OFF = {"plugin_config": {"filters": {"NetworkBridge": {"enable": False}}}}
+
+
+def cluster_of(nodes: int, bridges: Mapping[str, list[str]] | None = None) -> dict[str, Any]:
+    """Nodes that have the same bridges, but for these."""
+    named = [{"name": name, "cores": 32, "memory": 131072, "bridges": has} for name, has in (bridges or {}).items()]
+    alike = {"generate": {"nodes": nodes, "guests_per_node": 1, "seed": 1}} if nodes else {}
+    shared = {"name": "shared", "type": "rbd", "shared": True, "size": 9000}
+    local = {"name": "local-lvm", "type": "lvmthin", "size": 2000}
+    return {**alike, "nodes": named, "storages": [shared, local]}
+
+
+def asked(cluster: SimulatedCluster) -> list[str]:
+    calls = [f"{r['method']} {r['path']}" for r in cluster.requests(reset=True)]
+    return [call for call in calls if "/tasks" not in call]
+
+
+def read_bridges(calls: list[str]) -> list[str]:
+    return sorted(call.split("/")[2] for call in calls if call.endswith("/network"))
+
+
+@pytest.mark.parametrize("options", [{}, OFF], ids=["on", "off"])
+@pytest.mark.parametrize("nodes", [3, 40])
+def test_same_bridges_everywhere__cost_nothing_once_they_are_known(
+    start: Callable[..., SimulatedCluster], control: Callable[..., Controller], nodes: int, options: dict[str, Any]
+) -> None:
+    cluster = start(cluster_of(nodes))
+    without, card = control(cluster), control(cluster)
+    for name in ("first", "later"):
+        without.schedule(name=f"{name}-0", node="pve1", **VM, **options)
+        cluster.advance(120)
+        least = asked(cluster)
+        card.schedule(name=f"{name}-1", node="pve1", **VM, **CARD, **options)
+        calls = asked(cluster)
+        assert read_bridges(calls) == (["pve1"] if name == "first" else [])
+        assert len(calls) - len(read_bridges(calls)) == len(least)
+        cluster.advance(120)
+    vms = [{"name": f"many-{number}"} for number in range(3)]
+    check = card.schedule(vms=vms, check=True, **VM, **CARD, **options)
+    chosen = {vm["node"] for vm in check["vms"]}
+    assert read_bridges(asked(cluster)) == sorted(chosen - {"pve1"})
+    made = card.schedule(vms=vms, **VM, **CARD, **options)
+    assert [vm["node"] for vm in made["vms"]] == [vm["node"] for vm in check["vms"]]
+    assert read_bridges(asked(cluster)) == []
+
+
+DIFFERENT = {"pve1": ["vmbr0"], "pve2": ["vmbr0"], "pve3": ["vmbr0", "vmbr9"]}
+
+
+@both_versions
+def test_bridge_that_a_chosen_node_lacks__is_looked_for_on_all_before_anything_is_written(
+    start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
+) -> None:
+    cluster = start(cluster_of(0, DIFFERENT))
+    controller = control(cluster)
+    vms = [{"name": f"web-{number}"} for number in range(3)]
+    for check in (True, False, False):
+        made = controller.schedule(vms=vms, check=check, **VM, **OTHER_CARD)
+        calls = asked(cluster)
+        assert read_bridges(calls) == (["pve1", "pve2", "pve3"] if calls[-1].startswith("POST") or check else [])
+        assert {vm["node"] for vm in made["vms"]} == {"pve3"}
+        cluster.advance(120)
+        if made["changed"]:
+            for vm in made["vms"]:
+                rejected = {node["node"]: str(node) for node in vm["decision"]["nodes"] if not node["feasible"]}
+                assert rejected.keys() == {"pve1", "pve2"}
+                assert all("didn't have bridge 'vmbr9'" in text for text in rejected.values())
+                assert vm["attempts"] == 1
+
+
+@both_versions
+def test_bridge_that_is_gone__fails_the_start_once_and_is_not_believed_again(
+    start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
+) -> None:
+    cluster = start(cluster_of(0, {"pve1": ["vmbr9"], "pve2": ["vmbr9"]}))
+    controller = control(cluster)
+    controller.schedule(vms=[{"name": "web-1"}, {"name": "web-2"}], state="started", **VM, **OTHER_CARD)
+    cluster.set_node("pve1", bridges=["vmbr0"])
+    failed = controller.run("qemu_schedule", name="web-3", node="pve1", state="started", **VM, **OTHER_CARD)
+    assert "bridge 'vmbr9' does not exist" in failed["msg"]
+    vms = [{"name": "web-4"}, {"name": "web-5"}]
+    made = controller.schedule(vms=vms, state="started", **VM, **OTHER_CARD)
+    assert {vm["node"] for vm in made["vms"]} == {"pve2"}
+    refused = controller.fail("NoNodesAvailable", name="web-6", node="pve1", **VM, **OTHER_CARD)
+    assert "didn't have bridge 'vmbr9'" in refused["msg"]
+    # One that is added counts at once.
+    cluster.set_node("pve1", bridges=["vmbr0", "vmbr9"])
+    assert controller.schedule(name="web-6", node="pve1", **VM, **OTHER_CARD)["node"] == "pve1"
