@@ -13,10 +13,14 @@ LIKENESS = 0.85
 """How alike, from 0 to 1, a variable and one of the role have to be so that the former is taken for a misspelling."""
 
 
-def unknown_variables(names: Iterable[str], known: Iterable[str], prefix: str) -> list[str]:
-    """Return a sentence for each name that starts with prefix or is like a known name, and is not known.
+def unknown_variables(
+    names: Iterable[str], known: Iterable[str], prefix: str, mappings: Mapping[str, t.Any] | None = None
+) -> list[str]:
+    """Return a sentence for each name that starts with prefix or is like a known name, and is not known, and one for
+    each of mappings, variables with their values, that is not a mapping.
 
-    Ansible ignores variables that nobody uses, so that without this a misspelt one would have no effect.
+    Ansible ignores variables that nobody uses, so that without this a misspelt one would have no effect. It takes the
+    value of C(-e NAME=VALUE) as text.
     """
     there = sorted(known)
     folded = {each.casefold(): each for each in there}
@@ -33,7 +37,11 @@ def unknown_variables(names: Iterable[str], known: Iterable[str], prefix: str) -
             sentences.append(f"unknown variable {name}; did you mean {alike[0]}?")
         elif ours:
             sentences.append(f"unknown variable {name}; known variables: {', '.join(there)}")
-    return sentences
+    return sentences + [
+        f"{name}: expected a mapping, such as {{api_port: 8006}}"
+        for name, value in (mappings or {}).items()
+        if not isinstance(value, Mapping)
+    ]
 
 
 def _letters(name: str) -> str:

@@ -104,7 +104,7 @@ options:
           - Nodes with a lower load are not relieved. Defaults to V(0.5) for V(used) and to V(0.1) for V(pressure).
         type: float
       metrics:
-        description: As O(metrics).
+        description: The same as O(metrics). Only one of the two may be set.
         type: dict
         suboptions:
           nodes:

@@ -280,7 +280,7 @@ class TaskFollower:
             return TaskResult(task.text, task.node, warnings=int(warnings[1]), log=log)
         told = [line for line in log if exitstatus not in line]
         raise TaskFailed(
-            f"task {task.type} {task.id} on node {task.node} failed: {exitstatus or 'for a reason not given'}"
+            f"task {task.type} {task.id} on node {task.node} failed: {exitstatus or 'Proxmox VE gave no reason'}"
             + ("; the cluster has no quorum" if lacks_quorum(exitstatus) else "")
             + (f"; its log ends with: {' | '.join(told)}" if told else ""),
             upid=task.text,

@@ -196,7 +196,7 @@ class AddressBook:
         if self._unread and not pool.ignore_unread:
             raise NoAddressAvailable(
                 f"{entry.label}: no address of pool {pool.name} can be chosen: the configurations of "
-                f"{_guest_list(self._unread)} cannot be read, and one of them may have it"
+                f"{_guest_list(self._unread)} cannot be read, and they may have any of its addresses"
             )
         taken = {*used, *self._announced, *self._reserved, *self._claimed, *self._fixed, *self._gateways}
         address = pool.choose(taken)

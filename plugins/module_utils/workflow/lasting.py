@@ -55,7 +55,7 @@ def _affinity_tag(where: str, term: AffinityTerm, request: Request) -> str:
         )
     name = _name_of(term.selector)
     if not name:
-        raise InvalidRequest(f"{where}.lasting: no tag can be named after this rule; select the VMs by tags or group")
+        raise InvalidRequest(f"{where}.lasting: the rule cannot be written as a tag; select the VMs by tags or group")
     return (AFFINITY if term.together else ANTI_AFFINITY) + name
 
 
@@ -75,5 +75,5 @@ def _pins(body: Mapping[str, t.Any], where: str) -> Iterator[str]:
         if rule["key"] != NODE_KEY or rule["operator"] != "In":
             raise invalid(f"{where}[{number}].lasting", True, "an expression with the key node and the operator In")
         if len(lasting) > 1:
-            raise InvalidRequest(f"{where}[{number}].lasting: only one expression can last, expected the nodes in one")
+            raise InvalidRequest(f"{where}[{number}].lasting: is set in two expressions, expected all nodes in one")
         yield from (f"{PIN}{str(node).lower()}" for node in rule["values"])

@@ -49,7 +49,7 @@ def pick_vmids(params: Mapping[str, t.Any]) -> dict[str, t.Any]:
             if not vmids:
                 raise
             raise NoVMIDAvailable(
-                f"only {len(vmids)} of {count} VMIDs are available; without these, there is {error.message}"
+                f"only {len(vmids)} of {count} VMIDs are available; once these are taken, there is {error.message}"
             ) from error
         scheduler.cluster.taken.add(vmid)
         vmids.append(vmid)

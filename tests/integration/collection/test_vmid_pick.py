@@ -60,7 +60,7 @@ def test_what_cannot_be_picked__is_told(planner: Controller, asked: dict[str, An
         ({"vmid_range": "100-102"}, "no free VMID in VMID range 100-102: all 3 are taken"),
         (
             {"vmid_range": "100-104", "count": 3},
-            "only 2 of 3 VMIDs are available; without these, there is "
+            "only 2 of 3 VMIDs are available; once these are taken, there is "
             "no free VMID in VMID range 100-104: all 5 are taken",
         ),
     ],

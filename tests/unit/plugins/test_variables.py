@@ -55,6 +55,13 @@ def test_unknown_variable_with_the_prefix_of_the_role__is_refused_whatever_it_is
     assert sentence == f"unknown variable teardown_wxyzwxyzwxyzwxyzwxyz; known variables: {known}"
 
 
+def test_options_that_are_text__are_refused_like_misspelt_variables() -> None:
+    given = {"qemu_options": '{"timeout": 9}', "node_drain_options": {}}
+    assert unknown_variables(KNOWN, KNOWN, "teardown_", given) == [
+        "qemu_options: expected a mapping, such as {api_port: 8006}"
+    ]
+
+
 def test_variables_of_one_role__are_no_misspellings_of_those_of_another() -> None:
     roles = {
         path.parts[-3]: list(yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"]["main"]["options"])

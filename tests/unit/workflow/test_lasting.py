@@ -56,7 +56,7 @@ def test_lasting_requirement__becomes_pins() -> None:
         ),
         ({"affinity": [{"type": "affinity", "name": "web-1", "required": False}]}, "a rule that is required"),
         ({"affinity": [{"type": "affinity", "name": "web-1", "topology_key": "rack"}]}, "topology_key node"),
-        ({"affinity": [{"type": "affinity", "name": ".*"}]}, "no tag can be named after this rule"),
+        ({"affinity": [{"type": "affinity", "name": ".*"}]}, "the rule cannot be written as a tag"),
         ({"node_affinity": {"required": [{"key": "rack", "operator": "Exists"}]}}, r"\[0\].lasting: .*key node"),
     ],
 )

@@ -116,7 +116,7 @@ def test_match__of_two_reservations_the_one_of_the_vmid_counts_before_the_one_of
     for order in (pending, pending[::-1]):
         found = match(entry("web", 200), pending=order)
         assert code(found) == "VMIDConflict"
-        assert "VMID 200 is that of other on pve1" in found.error.message
+        assert "VMID 200 belongs to other on pve1" in found.error.message
 
 
 def test_match__a_vm_that_others_are_creating_may_be_the_one_that_is_asked_for() -> None:

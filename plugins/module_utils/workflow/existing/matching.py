@@ -283,7 +283,7 @@ def _match_by_vmid(
     if reservation is not None and reservation.vmid != vmid:
         raise VMIDConflict(f"{entry.label}: expected VMID {vmid}, but the VM is being created as {reservation.vmid}")
     if reservation is not None and name not in ("", reservation.name):
-        raise VMIDConflict(f"{entry.label}: VMID {vmid} is that of {reservation.name} on {reservation.node}")
+        raise VMIDConflict(f"{entry.label}: VMID {vmid} belongs to {reservation.name} on {reservation.node}")
     if reservation is not None:
         return _match_reservation(entry, reservation, shown)
     if entry.state != "absent" and not name:
