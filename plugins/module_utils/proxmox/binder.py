@@ -154,6 +154,7 @@ class Binder:
         sent = {**params, "newid": vmid}
         if request.name:
             sent["name"] = request.name
+        # Proxmox clones to another node only if all disks of the template are on shared storages.
         if decision.node != template.node:
             sent["target"] = decision.node
         if ending.marked:
@@ -219,6 +220,7 @@ class Binder:
 
     def _end(self, node: str, guest: GuestWriter, ending: Ending) -> None:
         """Take the last steps of a creation: make a template, join HA, remove the mark from the notes."""
+        # Proxmox VE converts only a stopped VM, and HA may start its resources: so this comes first.
         if ending.template:
             self.lifecycle.convert_to_template(node, guest)
         if ending.ha is not None:
@@ -304,6 +306,8 @@ class Binder:
                 if found:
                     return found
             except (ApiError, TaskFailed) as error:
+                # No request reserves a VMID (nextid only looks): of several creates of one, Proxmox lets exactly one
+                # win.
                 if is_vmid_taken(error.message, making.vmid):
                     found = self._lost_answers.look_for(making) if lost else None
                     if found:
@@ -378,6 +382,7 @@ def _without_tags(sent: dict[str, t.Any], ending: Ending) -> tuple[Ending, dict[
 def _disks_to_grow(resizes: Mapping[str, int], config: Mapping[str, t.Any]) -> tuple[dict[str, int], tuple[str, ...]]:
     """Return the imported disks that have to grow, and a warning for each that is larger than requested."""
     sizes = {slot: drive_size(slot, str(config.get(slot, ""))) for slot in resizes}
+    # Proxmox VE can grow a disk, and never shrinks one.
     growing = {slot: size for slot, size in resizes.items() if size > sizes[slot]}
     kept = [
         f"{slot} is as large as its image: it has {format_size(sizes[slot])} and cannot shrink to {format_size(size)}"

@@ -40,6 +40,7 @@ def join_ha(
     if intent.group is not None and intent.create is not None:
         group = _new_group(intent.group, intent.create)
         _make(lambda: guest.create_ha_group(node, group), poller)
+    # A rule may name only guests that are HA resources already.
     resource: dict[str, t.Any] = {"state": intent.state or "started"}
     if intent.group is not None:
         resource["group"] = intent.group
@@ -120,4 +121,5 @@ def _membership(session: Session, name: str, sids: Collection[str]) -> dict[str,
     new = sorted(set(sids) - set(members))
     if not new:
         return None
+    # Proxmox VE replaces the whole list of members: the digest makes it refuse one that was read too long ago.
     return {"type": rule["type"], "resources": ",".join([*members, *new]), "digest": rule.get("digest")}

@@ -61,6 +61,7 @@ class Leftovers:
         if isinstance(error, TaskFailed) and is_killed(error.exitstatus):
             self._raise_if_locked(making, error)
             return
+        # Unlike a failed create or clone, a failed restore keeps an empty VM, which holds the VMID.
         if making.task_type == RESTORING and upid:
             self._remove_if(making, error, _is_stub)
         if making.task_type == "qmcreate" and making.name and upid:
@@ -99,6 +100,7 @@ class Leftovers:
 
     def _ask_if_leftover(self, making: Making, task: Upid, config: Mapping[str, t.Any]) -> bool:
         """Whether the VM has our name and was made while our task ran, when nobody else could use the VMID."""
+        # Proxmox VE itself writes meta when it makes a VM, by the clock of the node; no request can set it.
         created = re.search(r"\bctime=(\d{1,18})\b", str(config.get("meta", "")))
         if config.get("name") != making.name or config.get("lock") or created is None:
             return False
@@ -125,6 +127,7 @@ class Leftovers:
             config = guest.look(making.node)
             # Without quorum, a deletion would remove the disks and keep the VM.
             self.lifecycle.quorum.require(f"VM {making.vmid} was not deleted", fresh=True)
+            # A restored VM is protected if the one in the backup was; Proxmox then refuses to delete it.
             if config.get("protection"):
                 self.lifecycle.update(making.node, guest, {"delete": "protection"})
             self.lifecycle.delete(making.node, guest)

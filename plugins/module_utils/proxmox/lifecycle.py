@@ -167,6 +167,7 @@ class Lifecycle:
 
         def start_on(node: str) -> str:
             try:
+                # Unlike a stop of a stopped VM, a start of a running one is a task that fails.
                 upid = self._send(lambda: guest.command(node, "start", {}))
             except TaskFailed as error:
                 if not is_running_already(error.message, guest.vmid):
@@ -195,6 +196,7 @@ class Lifecycle:
     def suspend(self, node: str, guest: GuestWriter) -> str:
         """Write the VM's memory to disk, stop the VM, and return its node. Its next start continues from there."""
         self.quorum.require(f"VM {guest.vmid} was not suspended")
+        # A hibernated VM is stopped, and has this lock until its next start.
         return self._command(node, guest, "suspend", {"todisk": True}, lambda now: now.get("lock") == "suspended")
 
     def convert_to_template(self, node: str, guest: GuestWriter) -> None:
@@ -246,6 +248,7 @@ class Lifecycle:
         check_unprotected(vmid, config)
         self.quorum.require(f"VM {vmid} was neither stopped nor deleted")
         current = self.finder.read_status(node, vmid)
+        # Proxmox refuses to delete a VM that runs.
         if current is not None and current["status"] != "stopped":
             node = self.stop(node, guest)
 
@@ -254,6 +257,7 @@ class Lifecycle:
 
         for tries_left in reversed(range(TRIES)):
             try:
+                # Without purge, Proxmox refuses to delete an HA resource.
                 self._send(partial(guest.delete, node, purge=1), gone)
                 break
             except NotTheSameGuest:

@@ -55,6 +55,7 @@ class LostAnswers:
         def complete() -> Mapping[str, t.Any] | None:
             row = self.finder.row(making.vmid)
             if row is None or row["type"] != "qemu":
+                # A container may have taken the VMID: containers and VMs share the numbers.
                 return row or {}
             # A clone for another node is first made on the node of its template.
             node, vmid = row["node"], making.vmid

@@ -126,6 +126,7 @@ class BindingCycle:
         """
         job.bound = None
         try:
+            # The name of a new VM is shown only when its config is written: one of these may be the VM, made by others.
             if job.nameless and self._wait_for_names(job.nameless, job):
                 self._release(decision.vmid)
                 job.state = State.QUEUED
@@ -188,6 +189,7 @@ class BindingCycle:
         elif isinstance(error, ConnectionFailed):
             clone = decision.request.clone
             node = decision.node if clone is None else _template_of(decision, clone.templates).node
+            # A clone begins on its template's node, also if it ends on another one.
             self._unreachable.add(node)
             job.vmid = decision.vmid
         job.requeue(error)
@@ -236,6 +238,7 @@ class BindingCycle:
             return self._binder.restore(decision, archive, parameters, adjust, fence=fence.check, note=note)
         if entry.clone is None or clone is None:
             parameters = create_parameters(request, decision)
+            # The disks of a template are read-only: the binder converts the VM when nothing else is left to do.
             parameters.pop(TEMPLATE, None)
             return self._binder.create(decision, parameters, import_resizes(request), fence=fence.check, note=note)
         template = _template_of(decision, clone.templates)

@@ -180,6 +180,7 @@ def read_config(reader: Reader, node: str, vmid: int, snapshot: str | None = Non
     no such snapshot.
     """
     try:
+        # Without current=1, Proxmox shows pending values in place of those that the running VM has.
         config: dict[str, t.Any] = reader.get(f"/nodes/{node}/qemu/{vmid}/config", snapshot=snapshot)
     except ApiError as error:
         if is_missing(error.message):

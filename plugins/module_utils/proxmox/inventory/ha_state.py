@@ -41,6 +41,7 @@ def with_resources(reader: Reader, rules: Sequence[HARule]) -> tuple[tuple[HARul
     Before Proxmox VE 9, groups decide where members stay, not resources.
     """
     rows: list[Row] = reader.get("/cluster/ha/resources")
+    # Since 9, failback belongs to the resource, and is on unless it is switched off.
     staying = _vmids(row["sid"] for row in rows if not int(row.get("failback", 1)))
     unknown = {vmid: text for row in rows if (text := _unknown_in_resource(row)) for vmid in _vmids([row["sid"]])}
     return tuple(
@@ -109,6 +110,7 @@ def _read_groups(reader: Reader) -> tuple[HARule, ...]:
         return ()
     if not groups:
         return ()
+    # A group does not list its members: each resource names its group.
     resources: list[Row] = reader.get("/cluster/ha/resources")
     members = {
         group["group"]: _vmids(row["sid"] for row in resources if row.get("group") == group["group"])
@@ -180,5 +182,6 @@ def in_maintenance(reader: Reader) -> frozenset[str]:
     """Return the nodes that are in HA maintenance, enter it or leave it. One call, which needs Sys.Audit on C(/)."""
     answer = reader.get("/cluster/ha/status/manager_status")
     of_nodes = (answer.get("manager_status") or {}).get("node_status") or {}
+    # The manager learns of the mode of a node's HA daemon only in its next round, up to ten seconds later.
     modes = {name: (status or {}).get("mode") for name, status in (answer.get("lrm_status") or {}).items()}
     return frozenset(name for found in (of_nodes, modes) for name, state in found.items() if state == "maintenance")

@@ -58,6 +58,7 @@ class HAMoves:
             raise self._failure(move, since)
 
     def _failure(self, move: Move, since: float | None) -> TaskFailed:
+        # The task of the request has ended with OK; the one of the migration, on the source, knows the cause.
         upid = latest_task(self._session, move.source, move.vmid, WORKERS, since or 0.0)
         log = self._tasks.log_tail(upid) if upid else ()
         text = f"the HA manager moved {move.vmid} back, or could not move it to {move.target}"
@@ -92,12 +93,14 @@ class _MoveWatch:
         if self._move.vmid not in rows or any(row.get("hastate") in HA_MOVING for row in rows.values()):
             self._seen, self._resting_since = True, None
             return None
+        # The node changes before the move is over: hastate stays at migrate up to ten seconds longer.
         if all(row.get("node") == self._move.target for row in rows.values()):
             return "arrived"
         now = self._clock()
         self._resting_since = now if self._resting_since is None else self._resting_since
         if self._seen and now - self._resting_since >= SURE_AFTER:
             return "failed"
+        # The manager says nothing of a request that it drops, for example because the target is in maintenance.
         return "ignored" if not self._seen and now - self._began >= HA_BEGINS_WITHIN else None
 
     def _rows(self, vmids: Collection[int]) -> tuple[dict[int, Row], frozenset[str]]:

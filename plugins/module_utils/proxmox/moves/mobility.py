@@ -89,6 +89,7 @@ def _inspect(reader: Reader, guest: Guest) -> tuple[Answer, Answer]:
         # Before 9, Proxmox VE has no such check for containers.
         check = {}
     except ApiError as error:
+        # Proxmox VE answers 500 for a locked guest.
         lock = lock_named(error.message)
         if lock is None:
             raise

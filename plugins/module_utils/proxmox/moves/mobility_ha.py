@@ -147,5 +147,6 @@ def cure_of_ha(guest: Guest, around: Surroundings) -> str:
 
 def together_with(guest: Guest, check: Mapping[str, t.Any], around: Surroundings) -> frozenset[int]:
     """Return the guests that the HA manager moves along with one of its own."""
+    # The rules say it where the check does not: before 9 it has no such key.
     told = [re.fullmatch(r"(?:vm|ct):(\d{1,9})", str(sid)) for sid in check.get("dependent-ha-resources") or ()]
     return companions_of(around.rules, guest.vmid).union(int(sid[1]) for sid in told if sid) - {guest.vmid}

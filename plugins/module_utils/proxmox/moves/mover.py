@@ -106,6 +106,7 @@ class Mover:
                 raise self._failure(move, error.message, self._find(move), refused=True) from error
             try:
                 result = self._tasks.wait(upid)
+                # This task only passes the request on: the HA manager begins the move up to ten seconds later.
                 if Upid.parse(upid).type == "hamigrate":
                     self._ha.follow(move, since, lambda: self._repeat(move, fence, demanding))
             except TaskFailed as error:
@@ -126,6 +127,8 @@ class Mover:
         """
         base = _base(move)
         try:
+            # Without target: with it, Proxmox VE gives the same answer, and checks neither that the node exists nor
+            # that it is online.
             check: Mapping[str, t.Any] = self._session.get(f"{base}/migrate")
         except NotImplementedHere:
             # Before 9, Proxmox VE has no such check for containers: read the lock from the config.
@@ -211,6 +214,7 @@ class Mover:
             params["with-local-disks"] = 1
         others = {source: target for source, target in storages.items() if source != target}
         if others:
+            # Proxmox VE spells the parameter in two ways.
             name = "targetstorage" if move.kind == "qemu" else "target-storage"
             params[name] = ",".join(f"{source}:{target}" for source, target in sorted(others.items()))
         if self._bwlimit is not None:
@@ -277,6 +281,7 @@ class Mover:
             raise stale(move, "another task is working on it") from error
         if is_missing(status):
             raise stale(move, f"it is no longer on {move.source}") from error
+        # The exit status of a migration says only "migration problems" or "migration aborted".
         cause = cause_of(error.details.get("log", ())) or error.message
         found = self._find(move)
         if found.node == move.target and found.config is not None and not found.config.get("lock"):
@@ -291,6 +296,7 @@ class Mover:
         if node not in (None, move.source):
             parts.append(f"it is on {node} now")
         if lock:
+            # A killed process leaves its lock, which only root can remove.
             tool = "qm" if move.kind == "qemu" else "pct"
             parts.append(
                 f"it is still locked ({lock}): when nothing works on it, '{tool} unlock {move.vmid}' on {node}"
@@ -319,6 +325,7 @@ class Mover:
         orphans: list[dict[str, str]] = []
         for storage in sorted(set(move.storages.values())):
             path = f"/nodes/{move.target}/storage/{storage}/content"
+            # A copy that was broken off leaves its disk behind if its clean-up takes more than five seconds.
             content = "images" if move.kind == "qemu" else "rootdir"
             rows = read_rows(self._session, path, vmid=move.vmid, content=content) or ()
             volumes = [str(row["volid"]) for row in rows]
@@ -372,6 +379,7 @@ def _check_target(move: Move, check: Mapping[str, t.Any], mapped: set[str]) -> N
     if unknown is not None:
         raise stale(move, unknown)
     reasons: Mapping[str, t.Any] = refusals_in(check).get(move.target) or {}
+    # Proxmox VE writes the first of these reasons with an underscore and the others with dashes.
     storages = sorted(set(reasons.get("unavailable_storages") or ()) - mapped)
     devices = sorted(reasons.get("unavailable-resources") or ())
     enemies = sorted(str(row.get("sid")) for row in reasons.get("blocking-ha-resources") or ())
