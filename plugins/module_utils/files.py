@@ -29,13 +29,15 @@ _OPEN_FILE = re.compile(r"/proc/(?:self|\d+)/fd/\d+")
 _AT_ONCE = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
-def read_text(path: str, largest: int) -> str:
+def read_text(path: str, largest: int, *, own: bool = False) -> str:
     """Return the text of a regular file of at most so many bytes. C(~) is the home of the user.
 
-    Raises OSError; ValueError for another kind of file, a larger one, or one that is not UTF-8; and RuntimeError if
-    there is no home.
+    own: whether it has to belong to this user. Raises OSError; ValueError for another kind of file, one of another
+    user, a larger one, or one that is not UTF-8; and RuntimeError if there is no home.
     """
     with open(_open(Path(path).expanduser(), os.O_RDONLY), "rb") as file:
+        if own and os.fstat(file.fileno()).st_uid != os.geteuid():
+            raise ValueError("it belongs to another user")
         content = file.read(largest + 1)
     if len(content) > largest:
         raise ValueError(f"it is larger than {largest // MIB} MiB")
@@ -43,11 +45,11 @@ def read_text(path: str, largest: int) -> str:
 
 
 def recall_json(path: Path, largest: int) -> dict[str, t.Any]:
-    """Return the JSON object that an earlier run has stored in a file of at most so many bytes; empty if there is none,
-    or if it is damaged.
+    """Return the JSON object that an earlier run of this user has stored in a file of at most so many bytes; empty if
+    there is none, if it is damaged, or if another user has put it there.
     """
     try:
-        content = json.loads(read_text(str(path), largest))
+        content = json.loads(read_text(str(path), largest, own=True))
     except (OSError, ValueError, RuntimeError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}

@@ -20,7 +20,11 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
     InvalidRequest,
     InvalidSnapshot,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.files import read_text, write_json
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.files import (
+    read_text,
+    recall_json,
+    write_json,
+)
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.recorded import RecordedReader
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.documents import read_document
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.options.plugin_config import (
@@ -93,6 +97,19 @@ def test_odd_files__are_not_written(odd_files: list[str], tmp_path: Path) -> Non
         with pytest.raises(InvalidRequest, match="cannot write"):
             write_json("dest", path, {})
     assert sorted(each.name for each in tmp_path.iterdir()) == ["pipe", "socket"]
+
+
+def test_what_an_earlier_run_has_kept__is_not_that_of_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "kept.json"
+    path.write_text('{"guests": {}}')
+    assert recall_json(path, 100) == {"guests": {}}
+
+    monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
+
+    assert recall_json(path, 100) == {}
+    assert read_text(str(path), 100) == '{"guests": {}}'
 
 
 def test_progress__follows_no_link_that_somebody_else_has_put_there(tmp_path: Path) -> None:
