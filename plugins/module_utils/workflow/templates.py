@@ -85,7 +85,7 @@ class Templates:
             clone=CloneSource(templates, clone.full, clone.storage, clone.storage_class),
             siblings=self._clones.get(clone.called, frozenset()),
             **sizes_from(entry, configs),
-            **_inherit(entry, configs[0]),
+            **traits_of(config_with(configs[0], entry.request.options)),
         )
 
     def base_of(self, request: Request, entry: Entry) -> Mapping[str, t.Any]:
@@ -260,19 +260,6 @@ def _name_guests(guests: Sequence[Guest]) -> str:
         f"{'template' if guest.template else 'VM'} {guest.vmid} on {guest.node}{_pool_of(guest) or ' in no pool'}"
         for guest in guests
     )
-
-
-class _Inherited(t.TypedDict):
-    """Fields of a request."""
-
-    bridges: frozenset[str]
-    named: frozenset[tuple[str, str]]
-
-
-def _inherit(entry: Entry, config: Mapping[str, t.Any]) -> _Inherited:
-    """Return what a clone needs of its node because of the options that it takes from its template."""
-    traits = traits_of(config_with(config, entry.request.options))
-    return {"bridges": traits["bridges"], "named": traits["named"]}
 
 
 def _list_locations(guests: Sequence[Guest]) -> str:

@@ -40,6 +40,30 @@ def test_tag_of_an_existing_vm__keeps_new_ones_away(controller: Controller) -> N
     assert "held VMs that the VM must be apart from" in full["msg"]
 
 
+def test_clone__follows_the_tags_that_it_gets_from_its_template(
+    start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
+) -> None:
+    tags = {"tags": "plb_anti_affinity_web;plb_pin_pve2"}
+    template = {
+        "vmid": 900,
+        "name": "tpl",
+        "node": "pve1",
+        "template": True,
+        "disks": {"scsi0": "shared:1"},
+        "config": tags,
+    }
+    controller = control(start({**TAGGED, "guests": [*TAGGED["guests"], template]}, time_scale=0.01))
+    clone = {"name": "web-1", "clone": "tpl"}
+
+    assert controller.schedule(**clone, tags=["db"], check=True)["vms"][0]["node"] == "pve1"
+    assert controller.schedule(**clone)["vms"][0]["node"] == "pve2"
+    second = controller.run("qemu_schedule", name="web-2", clone="tpl")
+    assert (second["error_code"], "held VMs that the VM must be apart from" in second["msg"]) == (
+        "NoNodesAvailable",
+        True,
+    )
+
+
 def test_vms_of_one_task__follow_their_tags(controller: Controller) -> None:
     made = controller.schedule(vms=[{"name": f"web-{n}", "tags": ["plb_anti_affinity_web"]} for n in (1, 2)])
     assert {vm["node"] for vm in made["vms"]} == {"pve1", "pve2"}
