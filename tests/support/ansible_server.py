@@ -29,6 +29,7 @@ PACKAGES = tuple(
     f"ansible_collections.qemu_scheduler.proxmox.plugins.{name}"
     for name in ("action", "filter", "inventory", "module_utils", "plugin_utils")
 )
+MODULE_UTILS = "ansible_collections.qemu_scheduler.proxmox.plugins.module_utils"
 LIBRARIES = (
     "ansible.module_utils._internal._json._profiles._module_legacy_c2m",
     "ansible.module_utils._internal._json._profiles._module_legacy_m2c",
@@ -72,6 +73,9 @@ def load() -> None:
     for kind in KINDS:
         list(getattr(loader, f"{kind}_loader").all(class_only=True))
     loader.connection_loader.get("local", class_only=True)
+    # Which interfaces a plugin has is looked up once per process.
+    profiles = importlib.import_module(f"{MODULE_UTILS}.engine.profiles")
+    profiles.build_profiles(importlib.import_module(f"{MODULE_UTILS}.engine.plugins.builtin").builtin_registry())
     # A command looks for collections itself, and finds these modules imported.
     AnsibleCollectionConfig._collection_finder = None
 

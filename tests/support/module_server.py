@@ -23,16 +23,21 @@ from pathlib import Path
 
 from ansible.module_utils import basic
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.plugins.builtin import builtin_registry
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.profiles import build_profiles
+
+from .every_module import import_every_module
 from .forking import serve
 
 MODULES = "ansible_collections.qemu_scheduler.proxmox.plugins.modules"
-MODULE_UTILS = "ansible_collections.qemu_scheduler.proxmox.plugins.module_utils"
 LIBRARIES = (
     "proxmoxer.backends.https",
     "proxmoxer.core",
     "psycopg",
     "ansible.module_utils._internal._json._profiles._module_legacy_c2m",
     "ansible.module_utils._internal._json._profiles._module_legacy_m2c",
+    "encodings.ascii",
+    "encodings.idna",
 )
 """What modules import besides; not every release has all of it."""
 
@@ -106,12 +111,14 @@ def _name(code: types.CodeType) -> str:
 
 def load() -> None:
     """Import what modules use, also what they import only when they need it, and the libraries that are installed."""
-    for package in (MODULES, MODULE_UTILS):
-        for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
-            importlib.import_module(module.name)
+    for module in pkgutil.iter_modules(importlib.import_module(MODULES).__path__, f"{MODULES}."):
+        importlib.import_module(module.name)
+    import_every_module()
     for library in LIBRARIES:
         with contextlib.suppress(ImportError):
             importlib.import_module(library)
+    # Which interfaces a plugin has is looked up once per process.
+    build_profiles(builtin_registry())
 
 
 if __name__ == "__main__":
