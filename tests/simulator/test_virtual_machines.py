@@ -393,3 +393,16 @@ def test_text__is_stored_without_whitespace_around_it() -> None:
         assert (await stored(lab, 101))["ciuser"] == "joe"
 
     in_lab("9.2", work)
+
+
+def test_vm_whose_disk_is_gone__does_not_start() -> None:
+    """As after a removal that lost the quorum: the disks go first, and then the config cannot be written."""
+
+    async def work(lab: Lab) -> None:
+        await guest(150, disks={"scsi0": "shared:8"})(lab)
+        (disk,) = lab.cluster.volumes.of_guest(150)
+        lab.cluster.volumes.remove(disk)
+        said = await exitstatus(lab, "POST", "/nodes/pve1/qemu/150/status/start")
+        assert said == f"volume '{disk.volid}' does not exist"
+
+    in_lab("9.2", work)

@@ -81,6 +81,11 @@ def _check_config(cluster: Cluster, guest: Guest, task: Task) -> None:
         raise TaskError(f"MAX {node.cores} vcpus allowed per VM on this node")
     if int(guest.config.get("vcpus", cpus)) > cpus:
         raise TaskError("start failed: QEMU exited with code 1")
+    for drive in guest.drives().values():
+        # Proxmox makes a cloud-init drive again when the VM starts.
+        is_disk = drive.get("media") != "cdrom" and "cloudinit" not in drive["file"]
+        if is_disk and cluster.volumes.find(drive["file"], guest.node) is None:
+            raise TaskError(f"volume '{drive['file']}' does not exist")
     for key, value in guest.config.items():
         if re.fullmatch(r"virtiofs\d+", key):
             _check_directory(cluster, guest, parse(str(value), "dirid")["dirid"])
