@@ -75,10 +75,11 @@ options:
         type: float
       margin:
         description:
-          - The same as O(margin). Defaults to V(0.05) for V(used) and V(pressure). A live move that takes ten minutes,
-            by the size of the guest or as its last move within the window did, has to gain twice as much, and a move
-            with downtime, or back to a node that the guest left within the window, three times as much. For a node with
-            a load above 80 %, a third of O(balance.threshold) and O(balance.margin) is enough.
+          - The same as O(margin). Defaults to V(0.05) for V(used) and V(pressure). A live move that
+            takes about ten minutes, according to the size of the guest or to its last move within the window, has to
+            gain twice as much. A move with downtime, or back to a node that the guest left within the window, has to
+            gain three times as much. For a node with a load above 80 %, a third of O(balance.threshold) and of
+            O(balance.margin) is enough.
         type: float
       cooldown:
         description: The same as O(cooldown).

@@ -143,8 +143,8 @@ options:
       - A tour that was planned before, as the path of the file that was written with O(plan_file), or as RV(tour) of
         another task. The task fails with C(PlanStale) if the tour that it plans now differs from that one in more than
         nodes that are done and moves that were made already.
-      - With O(state=prepared), the tour that the guests in O(shut_down) and O(may_run) belong to. A running guest that
-        has got the VMID of one of them meanwhile is not shut down, and the task fails.
+      - With O(state=prepared), this is the tour whose steps name the guests in O(shut_down) and O(may_run). If a VMID
+        of one of them belongs to another guest by now, that guest is not shut down, and the task fails.
     type: raw
 seealso:
   - module: qemu_scheduler.proxmox.node_drain

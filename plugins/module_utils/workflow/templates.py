@@ -103,10 +103,10 @@ class Templates:
         plain = [guest for guest in named.values() if not guest.template]
         if not plain or len(named) == 1:
             return guests
-        late = {guest.vmid for guest in plain if self._has_become_template(guest)}
+        late = {guest.vmid for guest in plain if self._ask_if_template(guest)}
         return [replace(guest, template=True) if guest.vmid in late else guest for guest in guests]
 
-    def _has_become_template(self, guest: Guest) -> bool:
+    def _ask_if_template(self, guest: Guest) -> bool:
         with suppress(CollectionError):
             return bool(self._config(guest, None).get("template"))
         return False

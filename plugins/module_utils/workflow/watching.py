@@ -165,21 +165,21 @@ class Watch:
             events = [event for key, event in found.items() if key not in self._known]
             ended = [event for key, event in self._known.items() if key not in found]
             events += [self._as_ended(event) for event in ended if event["type"] in ENDS]
-            events += [{**found[key], "repeated": True} for key in self._repeat(found, now, before_checks=part == 0)]
+            due = self._due_again(found, now, before_checks=part == 0)
+            events += [{**found[key], "repeated": True} for key in due]
             self._known = found
+            self._sent = {key: now if key in due else self._sent.get(key, now) for key in found}
             # Rulebooks pass events to playbooks as variables that Ansible trusts.
             chosen = [each for each in events if each["type"] not in TYPES or each["type"] in self._params["events"]]
             yield [inert(event) for event in chosen]
 
-    def _repeat(self, found: Mapping[EventKey, Event], now: float, *, before_checks: bool) -> list[EventKey]:
+    def _due_again(self, found: Mapping[EventKey, Event], now: float, *, before_checks: bool) -> list[EventKey]:
         """Return the problems that were last sent so long ago that they are sent again. The rulebook may have dropped
         the first event, or its playbook may have failed.
         """
         every = self._params["repeat_interval"]
         certain = [key for key in found if key[0] in (OFFLINE, UNREACHABLE)] if before_checks else found
-        due = [key for key in certain if every and key in self._known and now - self._sent[key] >= every]
-        self._sent = {key: now if key in due else self._sent.get(key, now) for key in found}
-        return due
+        return [key for key in certain if every and key in self._known and now - self._sent[key] >= every]
 
     def close(self) -> None:
         """Log out. The next look logs in again."""

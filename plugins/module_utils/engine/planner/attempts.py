@@ -135,7 +135,7 @@ class Attempts:
         return done and self._keep_if_within_bounds(item, mark)
 
     def _keep_if_within_bounds(self, item: Item | None, mark: int) -> bool:
-        """Return whether the moves so far are within the bounds; if not, undo those since the mark."""
+        """Undo the moves since the mark if all moves so far exceed the bounds. Returns whether they are kept."""
         most, most_bytes = self._bounds.max_moves, self._bounds.max_bytes
         if most is None and most_bytes is None:
             return True

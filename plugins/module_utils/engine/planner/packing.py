@@ -64,6 +64,7 @@ class Packing:
         """
         mark = len(self.board.trail)
         self._why = why
+        self._nodes = sorted({node for item in self._items for node in self.board.reach.rows(item).nodes})
         for item in self._items:
             self.board.lift(item)
         if self._may_fit() and self._start() and self._improve():
@@ -78,7 +79,6 @@ class Packing:
         board = self.board
         if not all(any(board.fits(item, node) for node in board.reach.rows(item).nodes) for item in self._items):
             return False
-        self._nodes = sorted({node for item in self._items for node in board.reach.rows(item).nodes})
         cpu, memory = zip(*(self._room(node) for node in self._nodes), strict=True)
         return (
             _may_suffice([item.cores for item in self._items], cpu)
@@ -237,7 +237,9 @@ class Packing:
         return True
 
     def _learn_if_refused(self, item: Item, node: int, until: int) -> bool:
-        """Return whether a rule forbids the item on the node, and learn which items it must be apart from."""
+        """Learn from a rule that forbids the item on the node which items it must be apart from. Returns whether one
+        does.
+        """
         board = self.board
         if not board.is_forbidden(item, node):
             return False

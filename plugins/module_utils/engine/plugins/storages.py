@@ -171,7 +171,7 @@ def _free_percentage(found: Binding | Status, node: NodeInfo) -> float:
 
 
 class TemplateLocality(FilterPlugin):
-    """Rejects a node that has no copy of the template, and to which Proxmox cannot clone a copy on another node.
+    """Rejects a node that has no copy of the template, and to which Proxmox cannot clone one from another node.
 
     Proxmox clones to another node only if all volumes of the template, including an image in a CD-ROM drive, are on
     storages that both nodes share. The drives of a full clone may be moved to local storages of that node afterwards.

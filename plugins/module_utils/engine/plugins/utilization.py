@@ -27,11 +27,12 @@ class Utilization(ScoreOfMany):
     by CPU and memory only. Decided VMs that the measured use cannot include yet count with their full size, so that one
     run does not place all VMs on the same idle node.
 
-    With C(history), the use is that of the last day instead of the moment: what a node is not above during 95 % of it,
-    or its last hour if that is more. Decided VMs count with what they will use: as their option C(demand) states, else
-    by the use of up to five running VMs like them, else with their full size. VMs like a new one are those of its pool
-    with its name but for digits; else the clones of its template that the task lists; else those with its tags, which a
-    clone has from its template; else all of its pool. This costs one API request per node and one per such VM.
+    With C(history), the use is not that of the moment, but what the node did not exceed during 95 % of the last day, or
+    what it used in the last hour if that is higher. Decided VMs count with what they will use: as their option
+    C(demand) states, else by the use of up to five running VMs like them, else with their full size. VMs like a new one
+    are those of its pool with its name but for digits; else the clones of its template that the task lists; else those
+    with its tags, which a clone has from its template; else all of its pool. This costs one API request per node and
+    one per such VM.
     """
 
     name = "Utilization"
@@ -76,10 +77,10 @@ class Utilization(ScoreOfMany):
 
 
 class UsedLimit(FilterOfMany):
-    """Rejects a node that would use more than C(most) of its CPU or memory with the VM: by what the node is not above
-    during 95 % of the last day, or in its last hour if that is more. Off by default.
+    """Rejects a node that would use more than C(most) of its CPU or memory with the VM. A node counts with the use that
+    it did not exceed during 95 % of the last day, or with that of the last hour if it is higher. Off by default.
 
-    The limits of what may be allocated hold all the same; this one is for nodes whose CPU or memory is overcommitted.
+    The limits of allocation hold as well; this limit is for nodes whose CPU or memory is overcommitted.
     The VM counts with what it will use: a guest that is moved as measured, a new VM as its option C(demand) states,
     else by the use of up to five running VMs like it, as for Utilization, else with its full size. Guests that a plan
     moves are counted where they would be, and guests that were made or came within the last 90 minutes where they are,

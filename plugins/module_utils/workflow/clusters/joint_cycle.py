@@ -128,7 +128,7 @@ class JointCycle:
     def _call_each(self, work: Callable[[Site], T]) -> dict[Site, T]:
         """Call work for all clusters at the same time. Raises SiteLost if one of them did not answer."""
 
-        def done(site: Site) -> T | ConnectionFailed:
+        def answer_of(site: Site) -> T | ConnectionFailed:
             try:
                 return work(site)
             except OtherCluster:
@@ -136,7 +136,7 @@ class JointCycle:
             except ConnectionFailed as error:
                 return error
 
-        answers = in_parallel(done, self.sites)
+        answers = in_parallel(answer_of, self.sites)
         found = {site: answer for site, answer in answers.items() if not isinstance(answer, ConnectionFailed)}
         for site, answer in answers.items():
             if isinstance(answer, ConnectionFailed):
