@@ -101,6 +101,7 @@ class History:
         planning_module.Planning.plan = lambda *args, **kwargs: self._planned(*args, **kwargs)  # type: ignore[method-assign]
         session_module.Transport = network.transport  # type: ignore[misc, assignment]
         access_module.open_ledger = lambda _where: Ledger(self.database, Durations())  # type: ignore[assignment]
+        access_module.folder_of = lambda _where: Path(self._folder.name) / "usage"  # type: ignore[assignment]
         # No package offers plugins here, and to look through all of them takes longer than the rest of a run.
         config_module.load_entry_points = lambda _registry: None  # type: ignore[assignment]
         records.os = substitutes.System(self.actors, self.processes)  # type: ignore[assignment]

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a run knows of the nodes' bridges and VNets: what it has read, and what was read on this host within an hour.
 
-Only one thing is kept for later runs: that a node has a bridge. A bridge that a node lacked is looked for again, as
-somebody may have added it. A file that is missing or damaged is no error: the nodes are read again.
+Only one thing is kept for later runs: that a node has a bridge. A bridge that a node lacked is looked for again, as it
+may have been added. A file that is missing or damaged is no error: the nodes are read again.
 """
 
 from __future__ import annotations
