@@ -43,7 +43,8 @@ options:
       - V(finished) starts these guests again, removes the flag, and notes that the node is done.
       - V(released) is for a node that did not come back. It removes the flag, lets the HA manager balance the nodes
         again, and starts the guests of O(name) again.
-      - V(ended) undoes what is left of the settings that the tour has made, and removes the record.
+      - V(ended) undoes what is left of the settings that the tour has made, and removes the record. Nodes that have
+        begun and not finished stay in it, with their guests that are off.
       - V(recorded) reports the record that an earlier run has left.
     type: str
     choices: [planned, begun, entered, prepared, left, finished, released, ended, recorded]

@@ -310,7 +310,8 @@ def test_settings_of_others__stay_and_a_guest_under_the_same_vmid_is_not_started
     cluster.remove_guest(101)
     cluster.add_guest(vmid=101, name="vm101", node="pve1", memory=512, status="stopped", disks={"scsi0": "shared:2"})
 
-    result = tour(controller, state="ended")
+    result = tour(controller, state="finished", name=["pve1"])
+    tour(controller, state="ended")
 
     assert (result["started"], cluster.state()["guests"][101]["status"]) == ([], "stopped")
     assert (cluster.state()["ceph_flags"], cluster.state()["pools"]) == (["noout"], {})
@@ -333,6 +334,29 @@ def test_guest_that_runs_again__leaves_its_node_although_the_record_says_that_it
     stay, moves = staying()
 
     assert (stay, 101 in moves) == ([], True)
+
+
+def test_node_whose_maintenance_failed__is_left_alone_by_the_tour_of_another(start: Start) -> None:
+    cluster, controller = start()
+    tour(controller, state="begun", name=["pve1"])
+    tour(
+        controller,
+        state="prepared",
+        name=["pve1"],
+        shut_down=[101],
+        may_run=[102, 103, 104, 106],
+        shutdown={"force": True},
+    )
+
+    assert tour(controller, name=["pve2"])["unfinished"] == []
+    tour(controller, state="begun", name=["pve2"])
+    tour(controller, state="finished", name=["pve2"])
+    ended = tour(controller, state="ended")
+
+    record = ended["record"]
+    assert (record["begun"], record["done"], record["off"]) == (["pve1"], {}, {"pve1": [101]})
+    assert cluster.state()["guests"][101]["status"] == "stopped"
+    assert any("the maintenance of pve1 has begun and not ended" in text for text in ended["warnings"])
 
 
 def test_guest_under_a_vmid_of_the_tour__is_not_shut_down_and_nothing_is_done_to_its_node(start: Start) -> None:

@@ -217,11 +217,21 @@ class Keeper:
             self._start(node)
 
     def end(self) -> None:
-        """Take back everything that is left, and remove the record. Warn of nodes with other versions than the rest."""
-        for node in sorted(self.record.off):
+        """Take back everything that is left, and remove the record. Warn of nodes with other versions than the rest.
+
+        What is recorded of nodes whose maintenance has begun and not ended stays: a tour of others leaves them alone.
+        """
+        begun = self.record.begun
+        for node in sorted(self.record.off.keys() - set(begun)):
             self._start(node)
         self._unset({NOOUT, BALANCE})
-        if self._is_there and not self.record.off:
+        if begun:
+            self._write(replace(self.record, done={}))
+            self.warnings.append(
+                f"the maintenance of {join_words(list(begun))} has begun and not ended: run a tour of these nodes, or"
+                " take it back"
+            )
+        elif self._is_there and not self.record.off:
             remove_record(self._session)
             self.record, self._is_there, self.changed = TourRecord(), False, True
             self._compare_versions()

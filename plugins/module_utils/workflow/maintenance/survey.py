@@ -33,7 +33,7 @@ class Survey:
         done: those that were maintained a short while ago.
         needs: why a node needs maintenance.
         skipped: the nodes that are not maintained, each with the reason.
-        unfinished: nodes that an earlier run has begun, and that need no maintenance any more.
+        unfinished: nodes of the task that an earlier run has begun, and that need no maintenance any more.
         sets_options: whether the tour changes settings of the whole cluster.
         with_ceph: the nodes with Ceph, read only if several nodes may be away at once.
     """
@@ -75,7 +75,8 @@ def read_survey(access: Access, names: Iterable[str], options: TourOptions) -> S
     survey.due = tuple(name for name in left if not options.tests_needs or survey.needs[name])
     survey.skipped = {name: NO_NEED for name in left if name not in survey.due}
     survey.skipped |= dict.fromkeys(survey.done, DONE)
-    survey.unfinished = tuple(name for name in survey.record.begun if name not in survey.due)
+    # Whether another node is fit, whose maintenance may have failed, is not for this task to say.
+    survey.unfinished = tuple(name for name in survey.record.begun if name in wanted and name not in survey.due)
     if survey.due:
         survey.obstacles += health_obstacles(read_health(reader, sorted(members), options.accept))
         survey.obstacles += quorum_obstacles(survey.quorum, survey.due, options.accept)
