@@ -132,23 +132,32 @@ def test_vms_that_a_series_leaves_when_its_width_changes__are_told() -> None:
     series = {"name": "web-{n:02}", "count": 2}
     assert left([guest(100, "web-1"), guest(101, "web-04"), guest(102, "web-1-old")], series)[1] == [
         "beyond count, and kept: web-04 (101); remove them with surplus=absent",
-        "numbered in another way than web-{n:02}, and kept: web-1 (100); rename or remove them",
+        "numbered in another way than web-{n:02}, and kept: web-1 (100); rename or remove those of this task",
     ]
 
 
 @pytest.mark.parametrize(
-    ("pattern", "pool", "told"), [("n{n}", "shop", True), ("n-{n}.lab", "shop", False), ("n{n}", None, False)]
+    ("pattern", "pool", "begun", "told"),
+    [
+        ("n{n}", "shop", True, "n-1 (100)"),
+        ("n-{n}.lab", "shop", False, None),
+        # Without tags or a pool, the VMs of others may have such names. They are told when the series begins.
+        ("n{n}", None, False, "n-1 (100), n-2 (101)"),
+        ("n{n}", None, True, None),
+        ("m{n}", None, False, None),
+    ],
 )
-def test_vms_that_a_series_leaves_when_its_separator_changes__are_told_where_a_pool_tells_whose_they_are(
-    pattern: str, pool: str | None, told: bool
+def test_vms_that_a_series_leaves_when_its_separator_changes__are_told(
+    pattern: str, pool: str | None, begun: bool, told: str | None
 ) -> None:
     series = {"name": pattern, "count": 1, **({"pool": pool} if pool else {})}
-    found = left([replace(guest(100, "n-1"), pool="shop"), replace(guest(101, "n-2"), pool="other")], series)[1]
-    text = f"numbered in another way than {pattern}, and kept: n-1 (100); rename or remove them"
-    assert found == ([text] if told else [])
+    guests = [replace(guest(100, "n-1"), pool="shop"), replace(guest(101, "n-2"), pool="other")]
+    found = left([*guests, replace(guest(102, "n1"), pool=pool)] if begun else guests, series)[1]
+    text = f"numbered in another way than {pattern}, and kept: {told}; rename or remove those of this task"
+    assert found == ([] if told is None else [text])
 
 
-TOLD = "numbered in another way than web-{n}, and kept: web-04 (102); rename or remove them"
+TOLD = "numbered in another way than web-{n}, and kept: web-04 (102); rename or remove those of this task"
 
 
 def test_surplus__is_kept_and_told_without_the_word() -> None:

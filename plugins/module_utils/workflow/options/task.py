@@ -139,11 +139,12 @@ class Series:
         """Whether a guest is a VM of this series, whatever its number."""
         return self.numbers(guest.name or "") and self._has(guest)
 
-    def had(self, guest: Guest) -> bool:
-        """Whether a guest was probably a VM of this series when its names had numbers of another width or, where tags
-        or a pool tell whose VMs are whose, with another separator.
+    def had(self, guest: Guest, begun: bool) -> bool:
+        """Whether a guest was probably a VM of this series when its names had numbers of another width or another
+        separator. Once the series has begun to have VMs, another separator counts only where tags or a pool tell whose
+        VMs are whose.
         """
-        between = "[-.]?" if self.tags or self.pool else ""
+        between = "[-.]?" if self.tags or self.pool or not begun else ""
         return self._number(guest.name or "", between) is not None and not self.owns(guest) and self._has(guest)
 
     def _has(self, guest: Guest) -> bool:
@@ -214,11 +215,13 @@ def surplus_entries(
     if silent:
         warnings.append(f"{silent_text(silent)}: VMs beyond count may be among them, and are not removed")
     others = [g for g in guests if g.name not in wanted and not any(each.owns(g) for each in series)]
-    former = [f"{guest.name} ({guest.vmid})" for guest in others if any(each.had(guest) for each in series)]
+    begun = {each: any(each.owns(guest) for guest in guests) for each in series}
+    former = [f"{g.name} ({g.vmid})" for g in others if any(each.had(g, has) for each, has in begun.items())]
     if former:
         patterns = join_words(sorted({each.pattern for each in series}))
         told = ", ".join(first(sorted(former), _TOLD))
-        warnings.append(f"numbered in another way than {patterns}, and kept: {told}; rename or remove them")
+        kept_ones = f"numbered in another way than {patterns}, and kept: {told}"
+        warnings.append(f"{kept_ones}; rename or remove those of this task")
     return removals, warnings
 
 
