@@ -10,7 +10,7 @@ import typing as t
 from ansible_collections.qemu_scheduler.proxmox.plugins.filter.decisions import decision_table
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import first, join_words
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import binding
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing import existing_vms
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.existing import converger, existing_vms
 from ansible_collections.qemu_scheduler.proxmox.plugins.modules import qemu_schedule
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.moves import move_line
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.progress import ProgressAction
@@ -61,6 +61,6 @@ class ActionModule(ProgressAction):
     """Found by Ansible by this name."""
 
     module = qemu_schedule
-    imports = (binding, existing_vms)
+    imports = (binding, converger, existing_vms)
     line_of = staticmethod(line_of)
     table_of = staticmethod(table_of)

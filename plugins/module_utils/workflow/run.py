@@ -18,7 +18,6 @@ from ..proxmox.making import Created
 from ..proxmox.tasks import Poller
 from ..reservations.lease import LeaseLost
 from .access import Access, OtherCluster
-from .binding import BindingCycle
 from .births import ask_if_proved
 from .cautions import note_cautions
 from .existing.matching import nameless_text
@@ -285,6 +284,9 @@ class Run:
         work = sorted((job for job in due if job.state in (State.DECIDED, State.PLANNED)), key=Job.waits)
         if not work:
             return placement.seen.lessons
+        # Not imported by a run that writes nothing.
+        from .binding import BindingCycle
+
         self.wrote = self.wrote or any(job.plan or job.decision for job in work)
         exist = any(job.state is State.PLANNED for job in work)
         existing = self._existing_vms(placement) if exist else None

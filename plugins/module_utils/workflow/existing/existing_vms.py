@@ -14,7 +14,6 @@ from ...errors import CollectionError, GuestVanished
 from ...model import Guest
 from ...proxmox.api.reader import Reader, ReadOnce, ReadWhereTheyAre
 from ...proxmox.creations import BeingCreated, Creations
-from ...proxmox.lifecycle import check_unprotected
 from ..access import Access
 from ..births import check_birth, is_begun
 from ..job import Job, State
@@ -23,7 +22,6 @@ from ..placement import Placement
 from ..placing import Placer
 from ..stopping import Stop
 from .comparison import Checks, Comparison, check_lock
-from .converger import Converger
 from .growth import check_limits, displaced_slots, is_allowed_storage
 from .plan import ExistingPlan
 from .removals import check_clones
@@ -57,7 +55,7 @@ class ExistingVMs:
                 partial(is_begun, placement.seen.reservations),
             ),
         )
-        self._converger = Converger(reader, self._comparison)
+        self._reader = reader
 
     def plan(self, jobs: Sequence[Job], stop: Stop, *, wait: bool) -> None:
         """Plan the changes to these VMs, each from its current config, and fail those that would be refused.
@@ -82,7 +80,10 @@ class ExistingVMs:
 
     def carry_out(self, job: Job, plan: ExistingPlan, binder: Binder) -> None:
         """Carry out the plan of a VM, and note the outcome in its job."""
-        job.carried = self._converger.carry_out(plan, binder, self._options.shutdown)
+        # Not imported by a run that changes nothing.
+        from .converger import Converger
+
+        job.carried = Converger(self._reader, self._comparison).carry_out(plan, binder, self._options.shutdown)
         if job.carried.error is not None:
             job.fail(job.carried.error)
             return
@@ -103,6 +104,8 @@ class ExistingVMs:
                 if self._options.respects_locks:
                     check_lock(plan)
                     if plan.is_protected:
+                        from ...proxmox.lifecycle import check_unprotected
+
                         check_unprotected(guest.vmid, {"protection": True})
                 if self._options.shutdown.force:
                     plan.check_shutdown(self._options.shutdown, self._options.timeout)
