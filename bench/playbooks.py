@@ -74,7 +74,7 @@ class Controller:
             body = {"hosts": "all", "gather_facts": False, "connection": "local", "tasks": [task]}
             playbook.write_text(json.dumps([body]), encoding="utf-8")
             command = [str(Path(sys.executable).parent / "ansible-playbook"), str(playbook)]
-            began = _cpu_of_children()
+            began = cpu_of_children()
             done = subprocess.run(
                 [*command, "--inventory", ",".join([*hosts, ""]), "--forks", str(len(hosts))],
                 env=controller_environment(self.folder, {**self._settings(record), **(environment or {})}),
@@ -83,7 +83,7 @@ class Controller:
                 text=True,
                 check=False,
             )
-            cpu_seconds = _cpu_of_children() - began
+            cpu_seconds = cpu_of_children() - began
             events = [json.loads(line) for line in record.read_text("utf-8").splitlines()] if record.exists() else []
         log = self.cluster.requests()
         requests = without_polls(log)
@@ -136,7 +136,7 @@ def controller(nodes: int, *, guests_per_node: int = 5, **size: int) -> Iterator
         yield Controller(cluster, Path(folder))
 
 
-def _cpu_of_children() -> float:
+def cpu_of_children() -> float:
     """CPU seconds of all processes that have ended; the cluster still runs and so does not count."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
