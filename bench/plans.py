@@ -77,7 +77,7 @@ def _table(title: str, sizes: Sequence[tuple[int, int, float]], many: int, goals
              max(count.solver, default=None)]
         )  # fmt: skip
     table.notes.append(
-        "Seconds are CPU time, the cluster's state read already. Clusters on which the solver decided nothing within "
+        "Seconds are CPU time, after the cluster's state was read. Clusters on which the solver decided nothing within "
         f"{SECONDS:g} s count as having no plan, unless one was found. A plan with as many moves as the solver's lower "
         "bound has the fewest; that bound is too low where the solver runs out of time, as it does at 200 x 5,000."
     )

@@ -63,7 +63,7 @@ def _moves(sizes: tuple[tuple[int, int, tuple[float, ...]], ...], many: int) -> 
                 [f"{nodes} x {guests}", f"{used:.0%}", many, len(tours), moves, single, f"{moves / max(single, 1):.2f}",
                  "0.75", max(seconds), "2" if nodes == 6 else None]
             )  # fmt: skip
-    table.notes.append("Seconds are CPU time for the plan of a whole tour, the cluster's state read already.")
+    table.notes.append("Seconds are CPU time for the plan of a whole tour, after the cluster's state was read.")
     return table
 
 

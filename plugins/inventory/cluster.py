@@ -94,8 +94,8 @@ options:
     default: []
   details_timeout:
     description:
-      - Maximum time to read the configurations and the addresses of all guests, in seconds. What is not read by then is
-        unknown, with a warning. The hosts are added without it.
+      - Maximum time to read the configurations and the addresses of all guests, in seconds. After that,
+        hosts are added without what has not been read, with a warning.
     type: float
     default: 30
   vmid_suffix:

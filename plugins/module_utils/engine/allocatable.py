@@ -39,8 +39,8 @@ class Limit:
     """The size of a host, and the reserve and the ratio that it has of its own."""
 
     def sizes_and_ratios(self, hosts: Iterable[Node], request: Request | None = None) -> list[tuple[float, float]]:
-        """For each host its size minus the reserve, and the applicable overcommit ratio: the node's own, else that of
-        the VM's pool, else the smallest of its tags, else ratio.
+        """Return for each host its size minus the reserve, and the applicable overcommit ratio: the node's own, else
+        that of the VM's pool, else the smallest of its tags, else ratio.
         """
         reserved, ratio = self.reserved, self.ratio_of(request)
         return [

@@ -46,6 +46,6 @@ class DomainCounts:
         return 0 if domain is None else self._counts.get(domain, 0)
 
     def first_guest(self, node: Node) -> Guest:
-        """One of the counted guests in the node's domain, whatever their order. There must be one."""
+        """Return one of the counted guests in the node's domain, whatever their order. There must be one."""
         held = self._held[label(node, self.key) or ""]
         return held[min(held)]

@@ -103,7 +103,7 @@ class Verdicts:
         return self._passed[position], self._mean(position)
 
     def rejections(self) -> list[Status | None]:
-        """For each node, in order of name, why it was rejected, or None."""
+        """Return for each node, in order of name, why it was rejected, or None."""
         return [self._refused or self._rejections.get(info.index) for info in self.nodes]
 
     def rejected_nodes(self) -> dict[tuple[str, str], list[str]]:
@@ -115,7 +115,7 @@ class Verdicts:
         return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
 
     def all(self) -> tuple[NodeVerdict, ...]:
-        """One verdict per node, in order of name."""
+        """Return one verdict per node, in order of name."""
         positions = {info.index: position for position, info in enumerate(self._passed)}
         return tuple(
             self._of(positions[info.index]) if rejection is None else NodeVerdict(info.name, rejection)

@@ -170,7 +170,7 @@ class Ranking:
         return min([*rest, *itertools.islice((place for place in self._ranked if place[1] not in taken), 1)])
 
     def place(self, name: str, taken: int) -> tuple[int, str]:
-        """One storage with its negated free space, when the request has taken some bytes of it."""
+        """Return one storage with its negated free space, when the request has taken some bytes of it."""
         use, limit = self.limits[name]
         return use.used + use.pending + taken - limit, name
 

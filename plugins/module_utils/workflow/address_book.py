@@ -119,7 +119,7 @@ class AddressBook:
         return replace(entry, request=replace(entry.request, options={**entry.request.options, **options})), cautions
 
     def lost_addresses(self, changes: Mapping[str, Mapping[str, t.Any]]) -> dict[str, str]:
-        """For each card whose change takes an address of a pool from a running VM, why it must not.
+        """Return why changes must not be made that take an address of a pool from a running VM, by card.
 
         Proxmox VE shows a new address at once, and the former one, with which the guest runs until it boots, nowhere.
         """

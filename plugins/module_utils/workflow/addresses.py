@@ -53,7 +53,8 @@ def wait_for_addresses(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[dict[str, t.Any]]:
-    """For each VM its C(vmid), C(node), C(addresses), the first of them as C(address), and C(reason) if it has none.
+    """Return for each VM its C(vmid), C(node), C(addresses), the first of them as C(address), and C(reason) if it has
+    none.
 
     The guests are asked again until each has an address or the time is over. Guests without an agent, or whose agent
     does not report addresses, are not asked again: that does not change while they run. A reading that fails brings no
@@ -84,7 +85,7 @@ def wait_for_addresses(
 def agent_addresses(
     reader: Reader, nodes: Mapping[int, str], networks: Sequence[Network], vmid: int
 ) -> dict[str, t.Any]:
-    """One VM's entry of the result, as it is now. nodes: where VMs are, by VMID."""
+    """Return one VM's entry of the result, as it is now. nodes: where VMs are, by VMID."""
     node = nodes.get(vmid)
     addresses: list[str] = []
     reason: str | None = NOT_THERE

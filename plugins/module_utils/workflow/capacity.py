@@ -71,7 +71,8 @@ class Shapes:
     def of(
         cls, params: Mapping[str, t.Any], per_vm: Iterable[str], profiles: Mapping[str, Profile], default: str
     ) -> Shapes:
-        """per_vm names the options of one VM, which the top level and each of C(shapes) may have.
+        """Return the shapes that a task describes. per_vm names the options of one VM, which the top level and each of
+        C(shapes) may have.
 
         Raises InvalidRequest.
         """

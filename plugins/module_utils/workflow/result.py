@@ -207,7 +207,7 @@ def _diff(report: VMReport) -> dict[str, t.Any] | None:
 
 
 def _text(facts: Mapping[str, t.Any] | None) -> str:
-    """One line per fact; nothing for a VM that does not exist."""
+    """Return one line per fact; nothing for a VM that does not exist."""
     return "".join(f"{key}: {on_one_line(str(facts[key]))}\n" for key in sorted(facts)) if facts else ""
 
 
@@ -230,7 +230,7 @@ def failure_of(
 
 
 def _lines(failed: Iterable[VMReport]) -> list[str]:
-    """One line per failed VM, but one per failed plugin with all VMs that it failed for."""
+    """Return one line per failed VM, but one per failed plugin with all VMs that it failed for."""
     lines: list[str] = []
     by_plugin: dict[str, list[VMReport]] = {}
     for report in failed:

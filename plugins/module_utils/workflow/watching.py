@@ -97,7 +97,7 @@ class Reading:
 
     @cached_property
     def settled_snapshot(self) -> Snapshot:
-        """The same with the names, sizes and states that the nodes report now; see settle for the requests.
+        """The cluster's list with the names, sizes and states that the nodes report now; see settle for the requests.
 
         Raises InvalidRequest, and what reading the cluster raises.
         """

@@ -78,7 +78,7 @@ def test_properties__get_proxmoxs_spelling_and_tell_the_kind_of_device() -> None
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ({}, ["devices.c", "a class, a mapping, a driver or one_of"]),
+        ({}, ["devices.c", "expected class, mapping, driver or one_of"]),
         ({"class": "tpu"}, ["devices.c.class", "'tpu'", "any, gpu"]),
         ({"class": "gpu", "driver": "usb"}, ["devices.c.driver", "'usb'", "pci"]),
         ({"mapping": "gpu", "count": 0}, ["devices.c.count", "0", "from 1 to 16"]),

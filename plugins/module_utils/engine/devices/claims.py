@@ -125,7 +125,9 @@ def _values(wanted: DeviceClaim, attributes: dict[str, t.Any]) -> Hashable | Non
 
 
 def _groups(alternative: Alternative, supply: Supply) -> dict[Hashable, list[list[int]]]:
-    """For each combination of match_attributes' values that may do, the pools' free instances; both in list order."""
+    """Return for each combination of match_attributes' values that may do, the pools' free instances; both in list
+    order.
+    """
     groups: dict[Hashable, dict[PoolKey, list[int]]] = {}
     for position, (pool, values) in alternative.kinds.items():
         free = min(supply.free(position), alternative.wanted.count)
@@ -162,7 +164,7 @@ def _picks(slots: Sequence[int], count: int, alike: Sequence[Hashable], start: i
 
 
 def equivalence_classes(supply: Supply, found: Sequence[Alternative]) -> list[Hashable]:
-    """For each position a value that is equal for devices between which none of the alternatives can tell."""
+    """Return for each position a value that is equal for devices between which none of the alternatives can tell."""
     return [
         tuple(itertools.chain([supply.devices[position].mapping], (each.kinds.get(position) for each in found)))
         if supply.stands_alone(position)

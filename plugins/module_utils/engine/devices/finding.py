@@ -54,7 +54,7 @@ def devices_on(state: CycleState, request: Request, node: NodeInfo, matcher: Mat
 
 
 def options_left(request: Request) -> dict[str, list[str]]:
-    """For each driver the config options that the request does not set itself."""
+    """Return for each driver the config options that the request does not set itself."""
     return {
         driver: [option for index in range(number) if (option := f"{prefix}{index}") not in request.options]
         for driver, (prefix, number) in OPTIONS.items()
@@ -79,7 +79,9 @@ class _OfferSearch:
     alike: list[Hashable] = field(default_factory=list)
 
     def run(self) -> list[tuple[Alternative, list[int]]] | None:
-        """For each claim the alternative that is met and the positions of its devices; None when not all can be met."""
+        """Return for each claim the alternative that is met and the positions of its devices; None when not all can be
+        met.
+        """
         everything = [alternative for claim in self.claims for alternative in claim]
         self.alike = equivalence_classes(self.supply, everything)
         return self._from(0, {driver: len(options) for driver, options in self.options.items()})

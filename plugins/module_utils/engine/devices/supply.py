@@ -80,7 +80,9 @@ class Supply:
 
 @functools.lru_cache(maxsize=1024)
 def _sharing_positions(devices: tuple[tuple[str, str], ...]) -> tuple[tuple[int, ...], ...]:
-    """For each device, given as driver and id, the positions of those that share hardware with it, itself included."""
+    """Return for each device, given as driver and id, the positions of those that share hardware with it, itself
+    included.
+    """
     places: dict[tuple[str, str], list[int]] = {}
     for position, device in enumerate(devices):
         for place in _places(*device):

@@ -255,7 +255,7 @@ class Search:
                 found.append((0, 0, 0.0, 0, node, ()))
                 continue
             groups = []
-            for group in self._groups(node, held, self._may_make_room(item, short_cpu, short_memory)):
+            for group in self._groups(node, held, self._room_test(item, short_cpu, short_memory)):
                 first = group[0]
                 key = (first.cores, first.memory)
                 if key not in roomy:
@@ -270,9 +270,9 @@ class Search:
         found.sort(key=lambda each: each[:5])
         return [(node, victims) for _weight, _count, _size, _cost, node, victims in found[:WIDTH]]
 
-    def _may_make_room(self, item: Item, short_cpu: float, short_memory: float) -> Callable[[Item], bool]:
-        """Whether the other item may make room: those with a smaller share of what is short (CPU, memory or both), or
-        all in the search for an item that something keeps off some nodes.
+    def _room_test(self, item: Item, short_cpu: float, short_memory: float) -> Callable[[Item], bool]:
+        """Return the test of which other items may make room: those with a smaller share of what is short (CPU, memory
+        or both), or all in the search for an item that something keeps off some nodes.
         """
         if self._ruled:
             return lambda other: True

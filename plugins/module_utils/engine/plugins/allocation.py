@@ -60,7 +60,7 @@ class AllocationScore(ScoreOfMany):
     def means(
         self, state: CycleState, request: Request, nodes: Sequence[NodeInfo], worth: Callable[[float], float]
     ) -> list[float]:
-        """For each node the weighted mean of worth(used share) over the resources; 0 if none has a weight.
+        """Return for each node the weighted mean of worth(used share) over the resources; 0 if none has a weight.
 
         Equals going through shares, but is three times as fast if storage has no weight.
         """

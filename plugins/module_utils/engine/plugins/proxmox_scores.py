@@ -74,7 +74,7 @@ class ProxmoxStatic(ScorePlugin):
 def static_scores(
     cpu: Sequence[tuple[float, float]], memory: Sequence[tuple[float, float]], added_cpu: float, added_memory: float
 ) -> list[float]:
-    """One TOPSIS score, 0..1, per node; cpu and memory are (used, capacity) per node, in the same order.
+    """Return one TOPSIS score, 0..1, per node; cpu and memory are (used, capacity) per node, in the same order.
 
     A VM without a limit of its CPUs (added_cpu 0) counts as all CPUs of the node.
     """
@@ -99,7 +99,7 @@ def _part(used: float, capacity: float) -> float:
 
 
 def _averages_and_highest(before: Sequence[float], after: Sequence[float]) -> list[tuple[float, float]]:
-    """For each node the root mean square and the maximum over all nodes, were the VM on this one."""
+    """Return for each node the root mean square and the maximum over all nodes, were the VM on this one."""
     squares = math.fsum(part * part for part in before)
     highest = max(before)
     result = []

@@ -118,7 +118,7 @@ def is_first_of_group(request: Request) -> bool:
 
 
 def _first_guest(counted: CountedTerm, host: Node) -> str:
-    """One of the guests in the way."""
+    """Return one of the guests in the way."""
     guest = counted.counts.first_guest(host)
     return guest.name or f"VM {guest.vmid}"
 

@@ -41,7 +41,7 @@ class WhatIf(PostFilterPlugin):
 
 
 def sole_refusals(refusals: Refusals) -> dict[str, list[str]]:
-    """For each rule the nodes that it alone refuses, both in order of name."""
+    """Return for each rule the nodes that it alone refuses, both in order of name."""
     rules: dict[str, list[str]] = {}
     for node, by_plugin in sorted(refusals.items()):
         if len(by_plugin) == 1:

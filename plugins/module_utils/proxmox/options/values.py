@@ -223,7 +223,7 @@ class Fields:
         return found
 
     def choice(self, key: str, choices: Sequence[str], default: str | None = None) -> str:
-        """One of choices; it must be given when there is no default."""
+        """Return one of choices; it must be given when there is no default."""
         expected = f"one of {', '.join(choices)}"
         found = self.require_text(key, expected) if default is None else self.text(key) or default
         if found not in choices:

@@ -157,7 +157,9 @@ def _concerns(status: Status, resources: Set[str]) -> bool:
 def _refusal(
     scheduler: Scheduler, plan: ExistingPlan, growth: Growth, refused: Mapping[str, Status], now: float
 ) -> str:
-    """One sentence that says why the VM cannot grow or start on its node, and one that says what would fit where."""
+    """Return one sentence that says why the VM cannot grow or start on its node, and one that says what would fit
+    where.
+    """
     node, request = plan.guest.node, growth.request
     reasons = "; ".join(f"{node} {of_one(status.text)}" for _plugin, status in sorted(refused.items()))
     asked = {"cpu": request.cores, "memory": float(request.memory)}

@@ -41,7 +41,7 @@ class ClusterOptions:
 
     @classmethod
     def of(cls, params: Mapping[str, t.Any]) -> ClusterOptions:
-        """Raises InvalidRequest."""
+        """Return the options of a task. Raises InvalidRequest."""
         seconds = params["shutdown"].get("timeout")
         if seconds is not None:
             check_range("shutdown.timeout", seconds, 1)

@@ -74,7 +74,7 @@ class TourOptions:
 
     @classmethod
     def of(cls, params: Mapping[str, t.Any]) -> TourOptions:
-        """Raises InvalidRequest."""
+        """Return the options of a task. Raises InvalidRequest."""
         check_range("resume", params["resume"], 0)
         check_range("parallel_nodes", params["parallel_nodes"], 1)
         check_range("backup_window", params["backup_window"], 0)

@@ -172,7 +172,7 @@ class DrainOptions:
 
     @classmethod
     def of(cls, params: Mapping[str, t.Any]) -> DrainOptions:
-        """Raises InvalidRequest."""
+        """Return the options of a task. Raises InvalidRequest."""
         return cls(
             active=params["state"] == ACTIVE,
             timeout=float(params["timeout"]),

@@ -60,7 +60,9 @@ class MoveOptions:
 
     @classmethod
     def of(cls, params: Mapping[str, t.Any], where: str = "") -> MoveOptions:
-        """Raises InvalidRequest for a number that is not possible; where stands before the options in its message."""
+        """Return the options of a task. Raises InvalidRequest for a number that is not possible; where stands before
+        the options in its message.
+        """
         for option, least in _LEAST.items():
             if params.get(option) is not None:
                 check_range(f"{where}{option}", params[option], least)

@@ -137,7 +137,7 @@ def _parse_claim(where: str, name: str, body: Mapping[str, t.Any], classes: Mapp
         raise invalid(f"{where}.driver", driver, f"{of_class.driver}, the driver of class {kind!r}")
     driver = driver or of_class.driver
     if kind is None and driver is None and body.get("mapping") is None:
-        raise InvalidRequest(f"{where}: expected a class, a mapping, a driver or one_of", option=where)
+        raise InvalidRequest(f"{where}: expected class, mapping, driver or one_of", option=where)
     given = body.get("options") or {}
     driver = driver or _implied_driver(body.get("mdev"), given)
     if body.get("mdev") is not None and driver != PCI:

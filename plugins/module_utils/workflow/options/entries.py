@@ -64,7 +64,9 @@ class Guard:
 
     @classmethod
     def of(cls, body: Mapping[str, t.Any]) -> Guard:
-        """Raises InvalidRequest for an empty option: of a variable that was not set, it would allow everything."""
+        """Return the guard of a task. Raises InvalidRequest for an empty option: of a variable that was not set, it
+        would allow everything.
+        """
         for name in GUARD_OPTIONS:
             if body.get(name) in ("", []):
                 raise InvalidRequest(f"{name}: is empty, expected {GUARDS[name]}", option=name)

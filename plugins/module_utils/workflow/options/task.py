@@ -46,7 +46,7 @@ class Task:
 
     @classmethod
     def of(cls, params: Mapping[str, t.Any], per_vm: Iterable[str], now: float) -> Task:
-        """per_vm names the options of one VM. Raises InvalidRequest and InvalidPluginConfig."""
+        """Return the task. per_vm names the options of one VM. Raises InvalidRequest and InvalidPluginConfig."""
         series: Collection[Series] = ()
         if params.get("vms") is None:
             entries = build_entries(params, per_vm, now)
