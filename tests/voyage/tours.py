@@ -43,7 +43,7 @@ def tour(params: dict[str, t.Any], warn: Warn) -> dict[str, t.Any]:
         node = step["node"]
         steps.do("begun", node)
         steps.drain(node, "drained", prefer=step["prefer"], stays=[{"vmid": step["stay"]}] if step["stay"] else [])
-        steps.do("prepared", node, may_run=step["stay"])
+        steps.do("prepared", node, may_run=step["stay"], apply=plan["tour"])
         maintained.append(node)
         steps.bring_back(node)
         plan = steps.plan()

@@ -58,7 +58,8 @@ def carry_out(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[
     stop = Stop()
     session = Session.connect(params, before_write=stop.check)
     try:
-        planned = {} if params["apply"] is None else read_tour(params["apply"], "apply")[1].identities
+        tour = params["apply"] if state == PREPARED else None
+        planned = {} if tour is None else read_tour(tour, "apply")[1].identities
         members = read_membership(session).members
         keeper = Keeper(session, stop, options, float(params["timeout"]), [member.name for member in members])
         steps: Mapping[str, Callable[[], None]] = {
