@@ -16,6 +16,7 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from simulated_cluster.client import SimulatedCluster
+from support.waiting import PATIENCE
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.foreign_text import inert
@@ -102,11 +103,11 @@ def test_source__sends_what_begins_and_what_ends(
             await asyncio.sleep(0.5)
             assert queue.empty()
             await asyncio.to_thread(cluster.set_node, "pve2", online=False)
-            events = [await asyncio.wait_for(queue.get(), 10) for _ in range(2)]
+            events = [await asyncio.wait_for(queue.get(), PATIENCE) for _ in range(2)]
             await asyncio.to_thread(cluster.set_node, "pve2", online=True)
-            events.append(await asyncio.wait_for(queue.get(), 10))
+            events.append(await asyncio.wait_for(queue.get(), PATIENCE))
             await asyncio.to_thread(cluster.add_guest, vmid=103, name="web-3", node="pve1", **WEB)
-            events += [await asyncio.wait_for(queue.get(), 10) for _ in range(2)]
+            events += [await asyncio.wait_for(queue.get(), PATIENCE) for _ in range(2)]
             return events
         finally:
             task.cancel()

@@ -19,7 +19,7 @@ def run(cluster: SimulatedCluster, **environment: str) -> subprocess.CompletedPr
     options = ["-q", "-p", "no:cacheprovider", "--real", "-k", "capacity"]
     command = [sys.executable, "-m", "pytest", *options, str(ANYWHERE)]
     own = {**os.environ, **cluster.environment(), **environment}
-    return subprocess.run(command, env=own, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(command, env=own, capture_output=True, text=True, timeout=3000, check=False)
 
 
 def test_a_cluster_with_guests__is_tested_on_only_when_that_is_allowed() -> None:

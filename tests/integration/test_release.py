@@ -50,7 +50,7 @@ def release(here: Path, version: str, **env: str) -> subprocess.CompletedProcess
     """Run what C(make release) runs after its setup, which the clone shares with this checkout."""
     return subprocess.run(
         ["hack/release.sh", version],
-        cwd=here, env={**os.environ, **env}, capture_output=True, text=True, check=False, timeout=300,
+        cwd=here, env={**os.environ, **env}, capture_output=True, text=True, check=False, timeout=3000,
     )  # fmt: skip
 
 

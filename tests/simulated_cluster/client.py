@@ -119,7 +119,7 @@ class SimulatedCluster:
         if self._process.poll() is None:
             self._process.terminate()
             try:
-                self._process.wait(timeout=15)
+                self._process.wait(timeout=60)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
@@ -186,7 +186,7 @@ class SimulatedCluster:
         return {**given, "api_port": self.port}
 
     def _control(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        response = self._session.request(method, f"{self.url}/sim{path}", json=body, timeout=30)
+        response = self._session.request(method, f"{self.url}/sim{path}", json=body, timeout=START_SECONDS)
         answer = response.json()
         if response.status_code != 200:
             raise ValueError(answer.get("error", response.text))

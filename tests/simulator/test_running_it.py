@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import requests
 from simulated_cluster.client import CLUSTERS, PACKAGE, SimulatedCluster, StartError
+from support.waiting import PATIENCE, until
 
 
 def session(cluster: SimulatedCluster) -> requests.Session:
@@ -51,19 +52,21 @@ def api(cluster: SimulatedCluster) -> Iterator[Any]:
     with session(cluster) as opened:
         def ask(method: str, path: str, **params: Any) -> requests.Response:
             how = {"params": params} if method in ("GET", "DELETE") else {"data": params}
-            return opened.request(method, f"{cluster.url}/api2/json{path}", timeout=20, **how)
+            return opened.request(method, f"{cluster.url}/api2/json{path}", timeout=PATIENCE, **how)
 
         yield ask
 
 
 def wait_for(api: Any, upid: str) -> str:
     node = upid.split(":")[1]
-    for _ in range(400):
-        status = api("GET", f"/nodes/{node}/tasks/{upid}/status").json()["data"]
-        if status["status"] == "stopped":
-            return str(status["exitstatus"])
-        time.sleep(0.01)
-    raise AssertionError(f"{upid} did not end")
+    status: dict[str, Any] = {}
+
+    def has_ended() -> bool:
+        status.update(api("GET", f"/nodes/{node}/tasks/{upid}/status").json()["data"])
+        return status["status"] == "stopped"
+
+    until(has_ended)
+    return str(status["exitstatus"])
 
 
 def test_client__verifies_the_certificate_by_the_clusters_own_ca(cluster: SimulatedCluster) -> None:
@@ -71,7 +74,7 @@ def test_client__verifies_the_certificate_by_the_clusters_own_ca(cluster: Simula
         assert opened.get(f"{cluster.url}/api2/json/version").status_code == 200
         assert opened.get(f"https://localhost:{cluster.port}/api2/json/version").status_code == 200
         with pytest.raises(requests.exceptions.SSLError):
-            requests.get(f"{cluster.url}/api2/json/version", verify=True, timeout=5)
+            requests.get(f"{cluster.url}/api2/json/version", verify=True, timeout=PATIENCE)
 
 
 def test_environment__holds_what_the_collection_reads(cluster: SimulatedCluster) -> None:
@@ -93,9 +96,9 @@ def test_folder__runs_without_the_checkout_and_tells_how_to_connect(tmp_path: Pa
         with requests.Session() as opened:
             opened.trust_env = False
             headers = {"Authorization": f"PVEAPIToken={token}"}
-            nodes = opened.get(url, headers=headers, verify=exports["PROXMOX_CA_PATH"], timeout=10).json()["data"]
+            nodes = opened.get(url, headers=headers, verify=exports["PROXMOX_CA_PATH"], timeout=PATIENCE).json()["data"]
         process.terminate()
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=PATIENCE) == 0
     assert len(nodes) == 5
 
 
@@ -237,7 +240,7 @@ def test_sigterm__ends_it_with_0_and_leaves_nothing(tmp_path: Path) -> None:
         assert process.poll() is None
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] != []
     process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=10) == 0
+    assert process.wait(timeout=PATIENCE) == 0
     assert list(tmp_path.iterdir()) == []
 
 
@@ -247,7 +250,7 @@ def test_it__ends_though_a_request_hangs_and_a_task_runs(tmp_path: Path) -> None
         cluster.fault(path="^/version$", hang=True)
         with session(cluster) as opened:
             with pytest.raises(requests.exceptions.ReadTimeout):
-                opened.get(f"{cluster.url}/api2/json/version", timeout=0.2)
+                opened.get(f"{cluster.url}/api2/json/version", timeout=(PATIENCE, 1))
             opened.post(f"{cluster.url}/api2/json/nodes/pve1/qemu/9000/clone", data={"newid": 400, "full": 1})
         assert [(entry["path"], entry["status"]) for entry in cluster.requests()] == [
             ("/version", None), ("/nodes/pve1/qemu/9000/clone", 200)]
@@ -264,7 +267,7 @@ def test_it__ends_when_its_parent_is_gone(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)}, stdout=subprocess.DEVNULL)
     parent.kill()
     parent.wait()
-    assert process.wait(timeout=15) == 0
+    assert process.wait(timeout=PATIENCE) == 0
 
 
 def test_certificates__are_kept_in_the_state_directory(tmp_path: Path) -> None:

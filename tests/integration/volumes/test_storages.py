@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller
 from support.versions import both_versions
+from support.waiting import until
 
 from .conftest import CLUSTER, Lab
 
@@ -33,10 +33,7 @@ def content_calls(cluster: SimulatedCluster) -> list[str]:
 
 
 def create_is_on_its_way(cluster: SimulatedCluster) -> None:
-    deadline = time.monotonic() + 60
-    while not any(r["method"] == "POST" and r["path"].endswith("/qemu") for r in cluster.requests()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: any(r["method"] == "POST" and r["path"].endswith("/qemu") for r in cluster.requests()))
 
 
 @both_versions

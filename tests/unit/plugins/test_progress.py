@@ -8,12 +8,12 @@ from __future__ import annotations
 import functools
 import json
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible.utils.display import Display
+from support.waiting import until
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.action.qemu_schedule import line_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.moves import move_line
@@ -71,10 +71,7 @@ def test_lines__are_shown_as_they_are_written_each_once(tmp_path: Path) -> None:
         for number in (1, 2):
             with file.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(step(done=number)) + "\n" + '{"half')
-            deadline = time.monotonic() + 10
-            while len(shown) < number and time.monotonic() < deadline:
-                time.sleep(0.01)
-            assert len(shown) == number
+            until(lambda number=number: len(shown) == number)
             file.write_text(file.read_text(encoding="utf-8").removesuffix('{"half'), encoding="utf-8")
     assert [line.split()[1] for line in shown] == ["1/12", "2/12"]
 

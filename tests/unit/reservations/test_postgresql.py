@@ -18,6 +18,7 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 from support.ledgers import CLUSTER
+from support.waiting import PATIENCE
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
     CollectionError,
@@ -172,13 +173,13 @@ def test_client_that_hangs_within_a_transaction__is_cut_off(empty_postgres: str)
             try:
                 with hung.database.transaction(CLUSTER):
                     inside.set()
-                    over.wait(60)
+                    over.wait(PATIENCE)
             except LedgerUnavailable as exc:
                 failures.append(exc)
 
         thread = threading.Thread(target=hang)
         thread.start()
-        inside.wait(5)
+        inside.wait(PATIENCE)
         with other.scheduling_cycle(CLUSTER, holder=Holder.new()):
             over.set()
         thread.join()

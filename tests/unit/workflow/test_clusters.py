@@ -10,6 +10,7 @@ import typing as t
 
 import pytest
 from support.small_cluster import guest, node
+from support.waiting import PATIENCE
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
     AmbiguousName,
@@ -181,5 +182,5 @@ def test_gate__waits_for_all_shares(strict: bool, failed: bool, opens: bool) -> 
     waiting.join(0.05)
     assert answers == []
     gate.arrive("b", failed=failed)
-    waiting.join(5)
+    waiting.join(PATIENCE)
     assert answers == [opens]
