@@ -16,7 +16,7 @@ from ansible.module_utils.common.validation import check_type_dict
 
 # First, as it halves the cost of the imports after it.
 from . import zipped  # noqa: F401  # pylint: disable=unused-import
-from .engine.texts import alike, hint
+from .engine.texts import alike, hint, shorten
 from .errors import CollectionError, Interrupted, InvalidRequest
 from .foreign_text import all_visible, on_one_line, visible
 from .other_words import OF_TYPES, OPTIONS, VALUES
@@ -108,8 +108,17 @@ def _shape_errors(argument_spec: Mapping[str, t.Any], given: Mapping[str, t.Any]
         value = given.get(name)
         if value is None:
             continue
+        if option.get("type") == "float":
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                try:
+                    float(value if isinstance(value, str) else "")
+                except ValueError:
+                    yield f"{path}{name}: {shorten(repr(value))} is not valid, expected a number such as 1.5"
+            continue
         if "options" not in option or (isinstance(value, list) and option["type"] == "dict"):
-            if not option.get("no_log") and not _has_shape(value, option.get("type")):
+            # A name such as yes or no without quotes is a boolean in YAML.
+            is_boolean = name == "name" and isinstance(value, bool)
+            if not option.get("no_log") and (is_boolean or not _has_shape(value, option.get("type"))):
                 yield f"{path}{name}: expected {_shape_of(name, option)}, got {_KINDS.get(type(value), 'a number')}"
             continue
         keys = ", ".join(list(option["options"])[:4])

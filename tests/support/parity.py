@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import re
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,5 +100,6 @@ def _comparable(value: dict[str, Any]) -> dict[str, Any]:
 def _stable(value: Any) -> Any:
     """A value without its figures: ports, times, names of folders and random names differ between two runs."""
     if isinstance(value, str):
+        value = re.sub(rf"{tempfile.gettempdir()}/[\w.-]+", "folder", value)
         return re.sub(r"[0-9A-Fa-f]*\d[0-9A-Fa-f]*", "0", value)
     return 0 if isinstance(value, (int, float)) and not isinstance(value, bool) else value

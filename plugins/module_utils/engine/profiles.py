@@ -34,7 +34,7 @@ from .allocatable import Policy
 from .cache import ClusterState
 from .framework import interface as points
 from .framework.interface import Plugin, Setting, check_settings
-from .texts import hint, known_names
+from .texts import alike, hint, known_names
 
 _ATTRIBUTES = frozenset(field.name for field in dataclasses.fields(Request))
 
@@ -250,9 +250,11 @@ def _read(registry: Registry, plugin_config: Mapping[str, t.Any]) -> dict[tuple[
     entries: dict[tuple[str, str], PluginEntry] = {}
     for section, plugins in plugin_config.items():
         if section not in SECTIONS:
+            meant = alike(registry.plugins, str(section))
+            place = "" if meant is None else f"; {meant} belongs in {sections_of(registry.plugins[meant])[0]}"
             raise InvalidPluginConfig(
                 f"plugin_config: unknown section {section!r}; known sections: {', '.join(SECTIONS)}"
-                f"{hint(SECTIONS, str(section))}"
+                f"{hint(SECTIONS, str(section)) or place}"
             )
         if plugins is None:
             continue

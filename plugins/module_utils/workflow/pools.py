@@ -33,7 +33,7 @@ def missing_pool(reader: Reader, pool: str) -> str | None:
     except (PermissionDenied, NotRecorded):
         return None
     except ApiError as error:
-        if "does not exist" not in error.message:
+        if "does not exist" not in error.message and "invalid format" not in error.message:
             raise
         return f"pool {pool!r} does not exist, or this user cannot see it"
     return None

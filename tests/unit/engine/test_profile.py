@@ -53,6 +53,11 @@ def test_weight__goes_before_the_plugins_own() -> None:
     ("config", "message"),
     [
         ({"filter": {}}, "plugin_config: unknown section 'filter'; known sections: gates, queue, "),
+        (
+            {"memoryOvercommit": {}},
+            "plugin_config: unknown section 'memoryOvercommit'; known sections: gates, queue, pre_filters, "
+            "filters, post_filters, scores, vmids, reserves, permits; MemoryOvercommit belongs in filters",
+        ),
         ({"filters": {"NodeNmae": {}}}, "filters: unknown plugin 'NodeNmae'; known plugins of this section: "),
         ({"scores": {"NodeName": {}}}, "scores: unknown plugin 'NodeName'; known plugins of this section: "),
         (

@@ -15,6 +15,7 @@ from contextlib import suppress
 from ...engine.devices import hardware
 from ...engine.texts import whole_number
 from .property_strings import Property, PropertyKind
+from .values import SIZES
 
 _TEXT = Property()
 _FLAG = Property("boolean")
@@ -86,7 +87,7 @@ BOOT = PropertyKind(
     "boot",
     {
         "legacy": Property(pattern="[acdn]{1,4}", expected="order=DEVICE;DEVICE... or up to four of a, c, d, n"),
-        "order": _TEXT,
+        "order": Property(expected="names of devices with semicolons between them: scsi0;net0"),
     },
     default_key="legacy",
 )
@@ -289,7 +290,7 @@ WATCHDOG = PropertyKind(
 # --- drives -----------------------------------------------------------------------------------------------------------
 
 _FORMAT = _choice("raw", "qcow", "qed", "qcow2", "vmdk", "cloop")
-_VOLUME = {"file": _TEXT, "format": _FORMAT, "import-from": _TEXT, "size": _TEXT}
+_VOLUME = {"file": _TEXT, "format": _FORMAT, "import-from": _TEXT, "size": Property(expected=SIZES)}
 _LIMITS = ("", "_rd", "_wr")
 _DRIVE = {
     **_VOLUME,

@@ -94,12 +94,14 @@ class PropertyKind:
 
         One part may lack the key, and has the default one then.
         """
-        given = []
+        given: list[tuple[str, str]] = []
         for part in filter(str.strip, text.split(",")):
             key, equals, value = part.strip().partition("=")
             if not equals:
-                if self.default_key is None:
-                    raise invalid(option, part, f"key=value{such_as(self.example)}")
+                # Such as the second half of a number with a comma.
+                taken = (self.default_key, *(self.properties[self.paired[0]].choices if self.paired else ()))
+                if self.default_key is None or not dict(given).keys().isdisjoint(taken):
+                    raise invalid(option, part.strip(), f"key=value{such_as(self.example)}")
                 key, value = self.default_key, key
             given.append((key, value))
         return self._collect(option, given)

@@ -24,6 +24,9 @@ from ...model import GIB
 _TRUE = frozenset({"1", "on", "yes", "true"})
 _FALSE = frozenset({"0", "off", "no", "false"})
 _NUMBER = re.compile(r"-?\d{1,18}(?:\.\d{1,30})?")
+SIZES = "a size in GiB, or with a unit: 32, 0.5, 512M, 32G, 1T"
+"""What the size of a drive may be, for errors."""
+
 _SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,30})?)([KMGT]?)")
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": GIB, "T": 1024**4}
 
@@ -115,7 +118,7 @@ def size_in_gib(option: str, value: t.Any) -> int:
     """Return bytes for a size as users give it: a number of GiB, or a text with a unit (C(512M), C(32G), C(1T))."""
     found = _SIZE.fullmatch(str(value).strip().upper())
     if found is None:
-        raise invalid(option, value, "a size in GiB, or with a unit: 32, 0.5, 512M, 32G, 1T")
+        raise invalid(option, value, SIZES)
     return int(Decimal(found[1]) * (_UNITS[found[2]] if found[2] else GIB))
 
 

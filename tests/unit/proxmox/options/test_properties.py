@@ -158,3 +158,19 @@ def test_error__names_the_option_the_value_and_what_was_expected(
 def test_property_of_a_newer_proxmox__is_read_and_kept_as_it_stands() -> None:
     properties = kinds.SCSI.read("vmdata:vm-101-disk-0,brandnew=7,ssd=1")
     assert kinds.SCSI.format(properties) == "vmdata:vm-101-disk-0,brandnew=7,ssd=1"
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "message"),
+    [
+        (kinds.NET, "virtio,bridge=vmbr0,rate=1,5", r"x: '5' is not valid, expected key=value"),
+        (kinds.NET, "virtio=BC:24:11:00:00:01,rate=1,5", r"x: '5' is not valid, expected key=value"),
+        (kinds.NET, "virtio,bridge:vmbr0", r"x: 'bridge:vmbr0' is not valid, expected key=value"),
+        (kinds.SCSI, "local-zfs:8,5", r"x: '5' is not valid, expected key=value"),
+        (kinds.SCSI, {"size": "8,5"}, r"x\.size: '8,5' is not valid, expected a size in GiB"),
+        (kinds.BOOT, {"order": ["scsi0", "net0"]}, r"x\.order: .* is not valid, expected .*: scsi0;net0"),
+    ],
+)
+def test_comma_in_a_value__is_named_with_what_was_expected(kind: PropertyKind, value: t.Any, message: str) -> None:
+    with pytest.raises(InvalidRequest, match=message):
+        kind.of("x", value)
