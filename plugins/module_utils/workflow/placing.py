@@ -110,7 +110,7 @@ class Placer:
                 placement = self.prepare(jobs, seen, all_bridges=all_bridges)
                 clones = any(job.entry.clone is not None for job in placement.new)
                 for wave in self._wave_by_wave(placement) if clones else [placement.new]:
-                    requests, present = self.complete_requests(placement, wave), self.present(placement)
+                    requests, present = self.complete_requests(placement, wave), self.requests_for_existing(placement)
                     with placement.with_starting() if placement.starting else contextlib.nullcontext():
                         outcomes = place_batch(
                             placement.scheduler, list(requests.values()), time.time(), present, self._steps
@@ -372,7 +372,7 @@ class Placer:
             return request.archive.config
         return {} if request.clone is None else self._templates.base_of(request, entry)
 
-    def present(self, placement: Placement) -> Collection[Request]:
+    def requests_for_existing(self, placement: Placement) -> Collection[Request]:
         """Return the run's requests for VMs that exist already."""
         if not self._asked:
             return ()

@@ -163,7 +163,7 @@ class JointCycle:
         members = [_member(site, placement, new[site], requests) for site, (placement, requests) in prepared.items()]
         scheduler = MultiClusterScheduler(members, self.profiles, self.default_profile, self.silent.reasons)
         wanted = [options[0][1].entry.request for options in candidates.values()]
-        present = [request for site, each in placements.items() for request in site.placer.present(each)]
+        present = [request for site, each in placements.items() for request in site.placer.requests_for_existing(each)]
         with ExitStack() as counted:
             for placement in placements.values():
                 counted.enter_context(placement.with_starting())
