@@ -18,8 +18,11 @@ from .database import Database, Row, Transaction
 from .lease import Lease, acquire
 from .records import COLUMNS, LASTS, UNEXPIRED, Durations, Holder, Phase, Reservation, from_row, has_expired, to_row
 
-_SELECT_RESERVATIONS = f"SELECT {COLUMNS} FROM qemu_scheduler_reservations WHERE cluster = ? ORDER BY vmid"
+_SELECT_RESERVATIONS = f"SELECT {COLUMNS} FROM qemu_scheduler_reservations WHERE cluster = ?"
 _INSERT_RESERVATION = f"INSERT INTO qemu_scheduler_reservations ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_MOST_NAMES = 500
+"""In one statement. Older versions of SQLite allow at most 999 parameters."""
+
 _DELETE_RESERVATIONS = "DELETE FROM qemu_scheduler_reservations WHERE cluster = ?"
 
 
@@ -97,7 +100,7 @@ class Ledger:
 
     def reservations(self, cluster: str) -> list[Reservation]:
         """Return the present reservations, by VMID. Others may reserve more right after: decide within a cycle."""
-        now, rows = self.database.read(_SELECT_RESERVATIONS, (cluster,))
+        now, rows = self.database.read(f"{_SELECT_RESERVATIONS} ORDER BY vmid", (cluster,))
         return _read((row for row in rows if not has_expired(row, now)), now, self.durations)[0]
 
     def mark_binding(self, cluster: str, vmids: Collection[int], holder: Holder) -> None:
@@ -241,14 +244,16 @@ class LeasedCycle:
 def _drop_ended(
     transaction: Transaction, cluster: str, durations: Durations, *, rivals_of: Sequence[Reservation] | None = None
 ) -> list[Reservation]:
-    """Drop the reservations that no longer count and return the rest, by VMID; with rivals_of, look only at those with
-    the VMID or the name of one of these, as to read a reservation takes long.
+    """Drop the reservations that no longer count and return the rest, by VMID; with rivals_of, at least those with the
+    VMID or the name of one of these, and no others if these are few, as to read a reservation takes long.
     """
     transaction.execute(f"{_DELETE_RESERVATIONS} AND NOT {UNEXPIRED}", (cluster, transaction.now))
-    rows = transaction.execute(_SELECT_RESERVATIONS, (cluster,)).fetchall()
-    if rivals_of is not None:
-        vmids, keys = {each.vmid for each in rivals_of}, {each.key for each in rivals_of}
-        rows = [row for row in rows if row[1] in vmids or row[2] in keys]
+    condition, names = "", []
+    if rivals_of is not None and len(rivals_of) <= _MOST_NAMES:
+        names = [each.key for each in rivals_of]
+        in_names = f"name IN ({', '.join(['NULL', *'?' * len(names)])})"
+        condition = f" AND ({_among([each.vmid for each in rivals_of])} OR {in_names})"
+    rows = transaction.execute(f"{_SELECT_RESERVATIONS}{condition} ORDER BY vmid", (cluster, *names)).fetchall()
     counting, ended = _read(rows, transaction.now, durations)
     _delete(transaction, cluster, ended)
     return counting

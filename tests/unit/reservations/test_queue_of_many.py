@@ -90,3 +90,26 @@ def test_to_reserve_beside_many__reads_only_the_reservations_of_the_same_vmid_or
         assert lines_run(lambda: cycle.reserve([reservation(101)]), at_most=100_000) < alone + 1000
         with pytest.raises(AlreadyReserved, match="VMID 300"):
             cycle.reserve([reservation(300)])
+
+
+def test_names_of_very_many__are_reserved_once(ledger_file: Path) -> None:
+    with (
+        open_ledger(str(ledger_file)) as ledger,
+        ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0) as cycle,
+    ):
+        cycle.reserve([reservation(100, "taken")])
+        # SQLite before 3.32 takes no statement with so many parameters.
+        with pytest.raises(AlreadyReserved, match="the name 'taken'"):
+            cycle.reserve([*(reservation(vmid) for vmid in range(1000, 2000)), reservation(3000, "taken")])
+
+
+def test_next_cycle__reads_only_what_has_changed(ledger_file: Path) -> None:
+    with (
+        open_ledger(str(ledger_file)) as ledger,
+        ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0) as cycle,
+    ):
+        cycle.reserve([reservation(vmid) for vmid in range(100, 400)])
+        first = lines_run(cycle.reservations, at_most=100_000)
+        assert lines_run(cycle.reservations, at_most=100_000) < first / 2
+        ledger.mark_binding(CLUSTER, [200], cycle.holder)
+        assert [each.vmid for each in cycle.reservations() if each.phase == "binding"] == [200]
