@@ -160,7 +160,7 @@ class _Place:
                 "SELECT holder, expires FROM qemu_scheduler_queue WHERE cluster = ? ORDER BY since, ticket",
                 (self.cluster,),
             ).fetchall()
-            self.ahead = self.found_ahead = _count_ahead(waiting, transaction.now)
+            self.ahead = self.found_ahead = _count_ahead(waiting, transaction.now) if waiting else 0
             token = None if self.ahead else self._take(transaction)
             if token is None:
                 self.since = transaction.now
