@@ -170,8 +170,8 @@ from ansible.inventory.data import InventoryData
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import first, shorten
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import CollectionError
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import first, hint, shorten
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import CollectionError, InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.foreign_text import on_one_line
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.session import (
     Session,
@@ -227,13 +227,23 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def parse(self, inventory: InventoryData, loader: DataLoader, path: str, cache: bool = True) -> None:
         super().parse(inventory, loader, path, cache)
         try:
-            self._set_booleans(self._read_config_data(path))
+            source = self._read_config_data(path)
+            self._refuse_unknown(source)
+            self._set_booleans(source)
             self._read_cluster(inventory, path, cache=cache)
         except AnsibleError as error:
             messages, secrets = _messages_of(error), self._secret_texts(path)
             if mask(messages, secrets) == messages:
                 raise
             raise AnsibleParserError(on_one_line(mask(str(error), secrets))) from None
+
+    def _refuse_unknown(self, source: Variables) -> None:
+        """Raise AnsibleParserError for an option that there is not: Ansible ignores it, and without its filters, a
+        source has every guest.
+        """
+        for name in sorted(source.keys() - self.option_definitions.keys(), key=str):
+            meant = hint(self.option_definitions, str(name))
+            raise AnsibleParserError(f"{InvalidRequest.code}: {name}: is no option of this plugin{meant}")
 
     def _set_booleans(self, source: Variables) -> None:
         """Set the booleans of the source as they are written. Raises AnsibleParserError for a word that is none."""
