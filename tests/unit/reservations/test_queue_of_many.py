@@ -95,7 +95,7 @@ def test_to_reserve_beside_many__reads_only_the_reservations_of_the_same_vmid_or
 def test_names_of_very_many__are_reserved_once(ledger_file: Path) -> None:
     with (
         open_ledger(str(ledger_file)) as ledger,
-        ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0) as cycle,
+        ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0) as cycle,
     ):
         cycle.reserve([reservation(100, "taken")])
         # SQLite before 3.32 takes no statement with so many parameters.
@@ -106,7 +106,7 @@ def test_names_of_very_many__are_reserved_once(ledger_file: Path) -> None:
 def test_next_cycle__reads_only_what_has_changed(ledger_file: Path) -> None:
     with (
         open_ledger(str(ledger_file)) as ledger,
-        ledger.scheduling_cycle(CLUSTER, holder=Holder.here(), wait=0) as cycle,
+        ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0) as cycle,
     ):
         cycle.reserve([reservation(vmid) for vmid in range(100, 400)])
         first = lines_run(cycle.reservations, at_most=100_000)
