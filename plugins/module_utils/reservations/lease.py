@@ -10,8 +10,8 @@ lease expires. Locks that the system or the server releases when a process ends 
 would notice deaths sooner, but never a holder that hangs, so the row would still be needed. They would also differ
 between the databases, and not survive a connection pooler.
 
-A process that finds the lease taken queues up; the queue is served in order of arrival. Each checks again after two
-thirds of the time that it probably still has to wait, so that many that wait leave the holder the CPU.
+A process that finds the lease taken queues up; the queue is served in order of arrival. Each checks again after half of
+the time that it probably still has to wait, so that many that wait leave the holder the CPU.
 """
 
 from __future__ import annotations
@@ -31,13 +31,8 @@ _SHORTEST_SLEEP_SECONDS = 0.005
 _LONGEST_SLEEP_SECONDS = 1.0
 _LONGEST_SLEEP_OF_FIRST_SECONDS = 0.02
 
-_PACE_SECONDS = 0.005
-"""How long a holder is taken to need, as long as the queue has not moved: about the shortest time. If all those that
-arrive together took it for longer, they would sleep while nobody holds the lease.
-"""
-
-_SLEPT_OF_WAIT = 2 / 3
-"""How much of the time that it probably still has to wait a process sleeps."""
+_PACE_SECONDS = 0.02
+"""How long a holder is taken to need, as long as the queue has not moved."""
 
 # Fractions of the lease's duration. A waiting process that does not renew its ticket within the first one is skipped
 # until it does.
@@ -143,14 +138,14 @@ class _Place:
     found_ahead: int = 0
 
     def pause(self) -> float:
-        """Return how long to sleep until the next look: two thirds of the wait that is left, by the pace of the queue.
+        """Return how long to sleep until the next look: half the time until its turn, by the pace of the queue so far.
 
         The first in the queue looks ten times as often as the lease changes hands.
         """
         moved = self.found_ahead - self.ahead
         pace = (time.monotonic() - self.arrived) / moved if moved > 0 else _PACE_SECONDS
         if self.ahead:
-            return min(max(pace * self.ahead * _SLEPT_OF_WAIT, _SHORTEST_SLEEP_SECONDS), _LONGEST_SLEEP_SECONDS)
+            return min(max(pace * self.ahead / 2, _SHORTEST_SLEEP_SECONDS), _LONGEST_SLEEP_SECONDS)
         return min(max(pace / 10, _SHORTEST_SLEEP_SECONDS), _LONGEST_SLEEP_OF_FIRST_SECONDS)
 
     def arrive(self) -> int | None:
