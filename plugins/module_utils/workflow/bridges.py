@@ -12,7 +12,7 @@ from .access import Access
 from .placement import Placement
 
 
-def lack_bridges(access: Access, placement: Placement) -> bool:
+def ask_if_bridges_lack(access: Access, placement: Placement) -> bool:
     """Whether the decisions depend on bridges that are not known: a chosen node lacks one, or a VM that needs one found
     no place. Takes one request for each chosen node whose bridges are not known.
     """
@@ -22,7 +22,9 @@ def lack_bridges(access: Access, placement: Placement) -> bool:
     outcomes = [job.outcome for job in placement.new if job.outcome is not None and job.outcome.request.bridges]
     if any(outcome.decision is None and outcome.looked is not None for outcome in outcomes):
         return True
-    chosen = [(each.decision.node, each.request.bridges) for each in outcomes if each.decision is not None]
+    decisions = [each.decision for each in outcomes if each.decision is not None]
+    # A profile may place VMs on nodes that are not online.
+    chosen = [(each.node, each.request.bridges) for each in decisions if each.node in hosts]
     wanted = frozenset[str]().union(*(bridges for _node, bridges in chosen))
-    found = access.bridges.of([hosts[name] for name, _bridges in chosen], wanted)
+    found = access.bridges.read_for([hosts[name] for name, _bridges in chosen], wanted)
     return any(missing_bridge(bridges, replace(hosts[name], bridges=found[name])) for name, bridges in chosen)

@@ -44,6 +44,7 @@ class Foresight:
     """Checks what a run is about to do against the cluster.
 
     Attributes:
+        access: to the cluster, for bridges and rights.
         reader: should cache responses: many VMs name the same images.
         snapshot: the cluster before any decision, with what the plugins have read.
     """
@@ -98,7 +99,7 @@ class Foresight:
             for option, value in sorted(parameters.items())
             if re.fullmatch(r"net\d+", option) and (bridge := NET.read(str(value)).get("bridge"))
         }
-        bridges = self.access.bridges.of([node], set(named.values()))[node.name] if named else None
+        bridges = self.access.bridges.read_for([node], set(named.values()))[node.name] if named else None
         for option, bridge in named.items():
             if bridges is not None and bridge not in bridges:
                 yield (

@@ -32,7 +32,7 @@ from ..proxmox.options.contradictions import check_new, config_with
 from ..reservations.ledger import LeasedCycle
 from .access import Access, subjects_of
 from .address_claims import Claims, original_of
-from .bridges import lack_bridges
+from .bridges import ask_if_bridges_lack
 from .cautions import allocation_cautions
 from .counting import (
     cluster_state,
@@ -106,6 +106,7 @@ class Placer:
         """
         with self.lease() if reserve else contextlib.nullcontext() as cycle:
             seen = self.read(jobs, lessons, cycle)
+            before = [(job, job.vmid, job.decision) for job in jobs]
             for all_bridges in (False, True):
                 placement = self.prepare(jobs, seen, all_bridges=all_bridges)
                 clones = any(job.entry.clone is not None for job in placement.new)
@@ -119,11 +120,15 @@ class Placer:
                         self.note(job, outcome, placement)
                     if len(wave) < len(placement.new):
                         self._foretell_templates(placement, requests)
-                if all_bridges or self._access.known_bridges is None or not lack_bridges(self._access, placement):
+                known = all_bridges or self._access.known_bridges is None
+                if known or not ask_if_bridges_lack(self._access, placement):
                     break
-                for job in placement.new:
-                    job.attempts -= job.outcome is not None
-                    self._take_over(job, seen.matches[job])
+                new = set(placement.new)
+                for job, vmid, decision in before:
+                    if job in new:
+                        job.attempts -= job.outcome is not None
+                        job.vmid, job.decision = vmid, decision
+                        self._take_over(job, seen.matches[job])
             self.conclude(placement)
             if cycle is not None:
                 if self._access.claimed:

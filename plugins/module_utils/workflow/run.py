@@ -301,7 +301,8 @@ class Run:
         creates = any(job.state is State.DECIDED for job in work)
         lessons = cycle.carry_out(work, placement.seen.lessons, report)
         self.warnings.extend(cycle.warnings)
-        if any(job.error is not None and job.request.bridges for job in work):
+        # A bridge may be gone. That of a clone is not in its request.
+        if any(job.error is not None for job in work):
             self._access.bridges.forget()
         if creates and not self._access.shared:
             self._placer.check_created([job for job in work if isinstance(job.bound, Created)])

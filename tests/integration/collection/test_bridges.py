@@ -104,3 +104,23 @@ def test_bridge_that_is_gone__fails_the_start_once_and_is_not_believed_again(
     # One that is added counts at once.
     cluster.set_node("pve1", bridges=["vmbr0", "vmbr9"])
     assert controller.schedule(name="web-6", node="pve1", **VM, **OTHER_CARD)["node"] == "pve1"
+
+
+def test_vm_of_a_silent_node__keeps_its_vmid_when_the_next_one_lacks_the_bridge(
+    start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
+) -> None:
+    """The silent node may create it after all: Proxmox then refuses to create a second one."""
+    description = cluster_of(0, {"pve1": ["vmbr9"], "pve2": ["vmbr0"], "pve3": ["vmbr9"]})
+    for node, memory in zip(description["nodes"], (131072, 65536, 32768), strict=True):
+        node["memory"] = memory
+    cluster = start(description)
+    # A VMID that is lower becomes free between the two decisions.
+    cluster.fault(method="POST", path="/nodes/pve3/qemu$", status=500, count=1)
+    cluster.fault(method="POST", path="/nodes/pve1/qemu$", status=596)
+    vms = [{"name": "web-0", "node": "pve3"}, {"name": "web-1"}]
+
+    failed = control(cluster).run("qemu_schedule", vms=vms, vmid_range="500-999", **VM, **OTHER_CARD)
+
+    posts = [call for call in asked(cluster) if call.startswith("POST")]
+    assert list(dict.fromkeys(posts)) == ["POST /nodes/pve3/qemu", "POST /nodes/pve1/qemu"], failed["msg"]
+    assert {guest["name"]: vmid for vmid, guest in cluster.state()["guests"].items()} == {"web-1": 501}

@@ -51,10 +51,10 @@ def test_within_the_hour__it_is_known(tmp_path: Path, seconds: float, asked: lis
     cluster = Cluster()
     assert cluster.seen(cluster.known(tmp_path / "usage"), "vmbr0") == [None, None, None]
     assert cluster.asked == []
-    assert cluster.known(tmp_path / "usage").of(NODES[:1], {"vmbr0"}) == {"a": VMBR0}
+    assert cluster.known(tmp_path / "usage").read_for(NODES[:1], {"vmbr0"}) == {"a": VMBR0}
     cluster.now += seconds
     known = cluster.known(tmp_path / "usage")
-    assert known.of(NODES[:1], {"vmbr0"}) == {"a": VMBR0}
+    assert known.read_for(NODES[:1], {"vmbr0"}) == {"a": VMBR0}
     assert cluster.asked == asked
     (path,) = (tmp_path / "usage").iterdir()
     assert path.stat().st_mode & 0o077 == 0
@@ -62,7 +62,7 @@ def test_within_the_hour__it_is_known(tmp_path: Path, seconds: float, asked: lis
 
 def test_of_all__the_unknown_ones_that_are_online_are_read_once(tmp_path: Path) -> None:
     cluster = Cluster()
-    cluster.known(tmp_path).of(NODES[:1], {"vmbr0"})
+    cluster.known(tmp_path).read_for(NODES[:1], {"vmbr0"})
     known = cluster.known(tmp_path)
     for _ in range(2):
         assert cluster.seen(known, "vmbr0", of_all=True) == [VMBR0, VMBR0, None]
@@ -71,10 +71,10 @@ def test_of_all__the_unknown_ones_that_are_online_are_read_once(tmp_path: Path) 
 
 def test_bridge_that_was_not_there__is_looked_for_again_on_all(tmp_path: Path) -> None:
     cluster = Cluster()
-    cluster.known(tmp_path).of(NODES[:1], {"vmbr9"})
+    cluster.known(tmp_path).read_for(NODES[:1], {"vmbr9"})
     cluster.has["a"].append("vmbr9")
     known = cluster.known(tmp_path)
-    assert known.of(NODES[:1], {"vmbr9"}) == {"a": {"vmbr0", "vmbr9"}}
+    assert known.read_for(NODES[:1], {"vmbr9"}) == {"a": {"vmbr0", "vmbr9"}}
     cluster.has["a"].remove("vmbr9")
     cluster.known(tmp_path).read(NODES)
     known = cluster.known(tmp_path)
@@ -93,8 +93,8 @@ def test_bridges_that_the_user_may_not_see__are_unknown_and_asked_for_again(tmp_
     cluster = Cluster({"a": [], "b": []})
     for _ in range(2):
         known = cluster.known(tmp_path)
-        assert known.of(NODES[:1], {"vmbr0"}) == {"a": None}
-        assert known.of(NODES[:1], {"vmbr0"}) == {"a": None}
+        assert known.read_for(NODES[:1], {"vmbr0"}) == {"a": None}
+        assert known.read_for(NODES[:1], {"vmbr0"}) == {"a": None}
         assert cluster.asked == ["a"]
 
 
@@ -117,11 +117,11 @@ def test_damaged_row__is_not_believed(tmp_path: Path, row: t.Any) -> None:
     cluster.known(tmp_path).read(NODES)
     (path,) = tmp_path.iterdir()
     path.write_text(json.dumps({"a": row}), encoding="utf-8")
-    assert cluster.known(tmp_path).of(NODES[:1], {"vmbr0"}) == {"a": VMBR0}
+    assert cluster.known(tmp_path).read_for(NODES[:1], {"vmbr0"}) == {"a": VMBR0}
     assert cluster.asked == ["a"]
 
 
 def test_without_a_folder__nothing_is_kept() -> None:
     cluster = Cluster()
-    assert cluster.known(None).of(NODES[:1], {"vmbr0"}) == {"a": VMBR0}
+    assert cluster.known(None).read_for(NODES[:1], {"vmbr0"}) == {"a": VMBR0}
     assert cluster.seen(cluster.known(None), "vmbr0") == [None, None, None]

@@ -166,10 +166,11 @@ NO_BRIDGE = "didn't have bridge '{}'"
 class NetworkBridge(FilterPlugin):
     """Rejects a node that lacks a bridge or VNet which the VM's network interfaces name.
 
-    Proxmox would create the VM on such a node, but could not start it. Costs nothing where all nodes have the same
-    bridges, and at most one API request per node where they differ, for new VMs with network interfaces. A node whose
-    bridges are not known is accepted until they are: those of a chosen node are read before anything is written, and if
-    it lacks one, those of all nodes. If they cannot be read, or the user sees none, the node is accepted.
+    Proxmox would create the VM on such a node, but could not start it. The bridges of a chosen node are read before
+    anything is written, with this plugin or without, unless it had them within the last hour. So the plugin costs
+    nothing where all nodes have the same bridges. If a chosen node lacks one, all nodes are read, one API request for
+    each, and the run decides again; with several clusters and in C(capacity_info), all are read at once. A node whose
+    bridges cannot be read, or of which the user sees none, is accepted.
     """
 
     name = "NetworkBridge"

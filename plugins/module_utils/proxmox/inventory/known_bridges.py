@@ -26,12 +26,11 @@ from .nodes import with_bridges
 LASTS = 3600.0
 LARGEST = 16 * MIB
 
-Bridges = frozenset[str] | None
-"""None if they are not known: the node was not read or did not answer, or the user sees none."""
-
 
 class KnownBridges:
-    """The bridges of the nodes of one cluster, as one user sees them. Keeps nothing if folder is None."""
+    """The bridges of the nodes of one cluster, as one user sees them: None if a node was not read or did not answer, or
+    the user sees none of its bridges. Keeps nothing if folder is None.
+    """
 
     def __init__(
         self, reader: Reader, folder: Path | None, owner: str, clock: Callable[[], float] = time.time
@@ -41,11 +40,11 @@ class KnownBridges:
         self._reader = reader
         self._path = None if folder is None else folder / f"bridges-{key[:32]}.json"
         self._clock = clock
-        self._read: dict[str, Bridges] = {}
+        self._read: dict[str, frozenset[str] | None] = {}
         self._kept = self._recall()
 
     def add_to(self, nodes: Iterable[Node], wanted: Set[str], *, of_all: bool) -> tuple[Node, ...]:
-        """Return nodes with their bridges, as far as they are known, or of_all that are online.
+        """Return nodes with their bridges, as far as they are known. of_all: whether to read those of all online nodes.
 
         Where a node lacked one of those wanted, all are read, so that each decision about them knows every node.
         """
@@ -55,7 +54,7 @@ class KnownBridges:
             self.read(node for node in nodes if lacking or node.name not in self._kept)
         return tuple(replace(node, bridges=self._known(node)) for node in nodes)
 
-    def of(self, nodes: Iterable[Node], wanted: Set[str]) -> dict[str, Bridges]:
+    def read_for(self, nodes: Iterable[Node], wanted: Set[str]) -> dict[str, frozenset[str] | None]:
         """Return the bridges of nodes by name. One request for each that is not known to have those wanted."""
         nodes = tuple(nodes)
         self.read(node for node in nodes if not wanted <= self._kept.get(node.name, frozenset()))
@@ -70,13 +69,13 @@ class KnownBridges:
             self._keep({name: bridges for name, bridges in found.items() if bridges})
 
     def forget(self) -> None:
-        """Forget what was kept: a VM could not be started, perhaps because a bridge is gone."""
+        """Forget what was kept: a VM could not be made or started, perhaps because a bridge is gone."""
         self._kept.clear()
         if self._path is not None:
             with contextlib.suppress(OSError):
                 self._path.unlink(missing_ok=True)
 
-    def _known(self, node: Node) -> Bridges:
+    def _known(self, node: Node) -> frozenset[str] | None:
         return self._read[node.name] if node.name in self._read else self._kept.get(node.name)
 
     def _recall(self) -> dict[str, frozenset[str]]:
@@ -95,7 +94,7 @@ class KnownBridges:
         # Without a place for it, each run reads again.
         with contextlib.suppress(OSError, InvalidRequest):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_json("reservations", str(self._path), {**fresh, **rows})
+            write_json("bridges", str(self._path), {**fresh, **rows})
 
 
 def _is_fresh(row: t.Any, now: float) -> bool:
