@@ -43,8 +43,8 @@ options:
       - V(finished) starts these guests again, removes the flag, and notes that the node is done.
       - V(released) is for a node that did not come back. It removes the flag, lets the HA manager balance the nodes
         again, and starts the guests of O(name) again.
-      - V(ended) undoes what is left of the settings that the tour has made, and removes the record. Nodes that have
-        begun and not finished stay in it, with their guests that are off.
+      - V(ended) undoes what is left of the settings that the tour has made, and removes the record. Nodes whose
+        maintenance has begun and not ended stay in it, with the guests that were shut down there.
       - V(recorded) reports the record that an earlier run has left.
     type: str
     choices: [planned, begun, entered, prepared, left, finished, released, ended, recorded]
@@ -145,7 +145,7 @@ options:
         another task. The task fails with C(PlanStale) if the tour that it plans now differs from that one in more than
         nodes that are done and moves that were made already.
       - With O(state=prepared), this is the tour whose steps name the guests in O(shut_down) and O(may_run). If a VMID
-        of one of them belongs to another guest by now, that guest is not shut down, and the task fails.
+        of one of them belongs to another guest by now, that guest is not shut down. If it runs, the task fails.
     type: raw
 seealso:
   - module: qemu_scheduler.proxmox.node_drain
@@ -204,7 +204,7 @@ done:
   type: list
   elements: str
 unfinished:
-  description: Nodes that an earlier run has begun and not ended, and that need no maintenance any more.
+  description: Nodes of O(name) whose maintenance an earlier run has begun and not ended, and that need none any more.
   returned: state=planned, also if the tour is refused
   type: list
   elements: str

@@ -12,7 +12,7 @@ from .api.session import Session
 KEY = "ha-auto-rebalance"
 
 
-def balances_by_itself(session: Session) -> bool:
+def ask_if_ha_balances(session: Session) -> bool:
     """Whether the HA manager moves guests to balance the nodes."""
     setting = session.get("/cluster/options").get("crs")
     return isinstance(setting, Mapping) and bool(int(setting.get(KEY) or 0))

@@ -90,6 +90,11 @@ def lock_named(message: str) -> str | None:
     return None if locked is None else locked[1]
 
 
+def is_lock_refusal(status: str) -> bool:
+    """Whether a task about a guest ended before it did anything, because the guest or its config was locked."""
+    return lock_named(status) is not None or bool(re.search(r"can't lock file '[^']*/lock-\d+\.conf'", status))
+
+
 def allocations(changes: Mapping[str, t.Any]) -> frozenset[str]:
     """Return the keys of config changes for which Proxmox allocates a new volume each time they are sent."""
     return frozenset(key for key, value in changes.items() if isinstance(value, str) and _ALLOCATION.search(value))

@@ -28,7 +28,7 @@ from ..errors import (
 from .api.failures import UNREADABLE, AnswerLost
 from .api.reader import Reader
 from .inventory.rows import read_rows
-from .outcomes import is_busy, lacks_quorum
+from .outcomes import is_busy, is_lock_refusal, lacks_quorum
 from .task_list import SOONEST, WARNINGS, Pace, Shown, TaskList
 
 _FIRST_PAUSE = 0.1
@@ -78,6 +78,8 @@ WORKERS = frozenset({"qmigrate", "vzmigrate"})
 """The types of tasks that move a guest: the HA manager starts such tasks as well."""
 
 _DESTROYING = frozenset({"qmdestroy"})
+
+_STOPPING = frozenset({"qmshutdown", "qmstop", "vzshutdown", "vzstop"})
 
 MIGRATIONS = WORKERS | {"hamigrate"}
 """These, and the task that asks the HA manager to move a guest."""
@@ -136,11 +138,12 @@ def ask_if_destroyed_since(reader: Reader, node: str, vmid: int, made: str, sinc
     one has its VMID if any has.
 
     made is the UPID of the task that made it; if that is not known, it was requested at since by the server's clock, or
-    at any time. Tasks that this user cannot see do not count. One request more, and one for each node, if the VM has
-    left the node.
+    at any time. Tasks that this user cannot see do not count, nor those that a lock has refused. One request more, and
+    one for each node, if the VM has left the node.
     """
 
     def has_later(rows: Iterable[Mapping[str, t.Any]], types: Collection[str]) -> bool:
+        rows = [row for row in rows if not is_lock_refusal(str(row.get("status") or ""))]
         if not made:
             return bool(begun_since(rows, types, since or 0.0))
         own = Upid.parse(made)
@@ -161,8 +164,17 @@ def migrating_guests(reader: Reader) -> frozenset[int]:
     """Return the VMIDs of the guests whose migration runs now, or is being requested of the HA manager, as far as this
     user may see that.
     """
+    return _guests_with_task(reader, MIGRATIONS)
+
+
+def stopping_guests(reader: Reader) -> frozenset[int]:
+    """Return the VMIDs of the guests that are being shut down or stopped now, as far as this user may see that."""
+    return _guests_with_task(reader, _STOPPING)
+
+
+def _guests_with_task(reader: Reader, types: Collection[str]) -> frozenset[int]:
     rows = read_rows(reader, "/cluster/tasks") or ()
-    running = (row.get("id") for row in rows if row.get("type") in MIGRATIONS and "endtime" not in row)
+    running = (row.get("id") for row in rows if row.get("type") in types and "endtime" not in row)
     return frozenset(vmid for vmid in map(whole_number, running) if vmid is not None)
 
 

@@ -96,14 +96,17 @@ def ask_if_proved(reader: Reader, reservations: Iterable[Reservation], guest: Gu
             return compare(each.identity, found) is Sameness.SAME
         if not each.task or ask_if_another(reader, each, found):
             return False
-        return not _ask_if_destroyed(reader, each, Upid.parse(each.task))
+        try:
+            return not _ask_if_destroyed(reader, each, Upid.parse(each.task))
+        except UNREADABLE:
+            return False
     return False
 
 
 def _ask_if_made_by_others(reader: Reader, reservation: Reservation, found: Identity) -> bool:
     """Whether a VM was made before or after the task of a reservation, as Proxmox VE writes the time into its config
     while the task runs. For a clone or a restored VM, that is the time of its source: the tasks tell whether it was
-    destroyed since. Raises what an UNREADABLE list raises.
+    destroyed since. Raises the errors in UNREADABLE.
     """
     task = Upid.parse(reservation.task)
     if task.type != "qmcreate" or found.ctime is None:

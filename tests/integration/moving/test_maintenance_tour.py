@@ -373,7 +373,7 @@ def test_guest_under_a_vmid_of_the_tour__is_not_shut_down_and_nothing_is_done_to
         result = tour(controller, state="prepared", name=["pve1"], **rest)
 
         assert result["error_code"] == "GoalsNotReached"
-        assert f"pve1 still has guests that run: payroll ({vmid})" in result["msg"]
+        assert f"pve1 still has guests that run: payroll ({vmid}); not proved to be those of the plan" in result["msg"]
         assert (cluster.state()["guests"][vmid]["status"], cluster.state()["ceph_flags"]) == ("running", [])
         cluster.set_guest(vmid, status="stopped")
 

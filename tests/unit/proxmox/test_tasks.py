@@ -238,8 +238,24 @@ def test_vm_that_had_the_vmid_before__was_another(made: str, destroyed: str, sin
     assert not _is_destroyed(made, destroyed, since)
 
 
-def _is_destroyed(made: str, destroyed: str, since: float | None) -> bool:
-    rows = [{"type": "qmdestroy", "upid": f"UPID:{destroyed}:qmdestroy:400:op@pve:"}, {"type": "qmcreate", "upid": ""}]
+@pytest.mark.parametrize(
+    ("status", "is_destroyed"),
+    [
+        ("VM is locked (clone)", False),
+        ("can't lock file '/var/lock/qemu-server/lock-400.conf' - got timeout", False),
+        ("unexpected status", True),
+        ("OK", True),
+        ("can't lock file '/var/lock/pve-manager/pve-storage-ceph' - got timeout", True),
+    ],
+)
+@pytest.mark.parametrize("made", ["pve2:00000650:00000100:6B0150A8", ""])
+def test_removal_that_a_lock_refused__has_destroyed_nothing(made: str, status: str, is_destroyed: bool) -> None:
+    assert _is_destroyed(made, "pve2:00000651:00000101:6B0150A8", None, status) == is_destroyed
+
+
+def _is_destroyed(made: str, destroyed: str, since: float | None, status: str | None = None) -> bool:
+    removal = {"type": "qmdestroy", "upid": f"UPID:{destroyed}:qmdestroy:400:op@pve:", "status": status}
+    rows = [removal, {"type": "qmcreate", "upid": ""}]
     return ask_if_destroyed_since(World(rows), "pve2", 400, made and f"UPID:{made}:qmcreate:400:op@pve!tok:", since)
 
 

@@ -55,7 +55,11 @@ class TourRecord:
 
     def may_stay_off(self, guest: Guest) -> bool:
         """Whether a guest is off on the node on which the tour has shut down one with its VMID."""
-        return not guest.running and guest.vmid in self.off.get(guest.node, {})
+        return not guest.running and self.may_be_shut_down(guest)
+
+    def may_be_shut_down(self, guest: Guest) -> bool:
+        """Whether the tour has shut down, or was about to, a guest with this VMID on this node."""
+        return guest.vmid in self.off.get(guest.node, {})
 
     def with_done(self, node: str, now: float) -> TourRecord:
         begun = tuple(name for name in self.begun if name != node)

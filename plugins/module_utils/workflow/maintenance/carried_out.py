@@ -23,7 +23,7 @@ from ...proxmox.api.failures import UNREADABLE
 from ...proxmox.api.reader import in_parallel
 from ...proxmox.api.session import Session
 from ...proxmox.ceph import read_flag, set_flag
-from ...proxmox.datacenter import balances_by_itself, let_balance
+from ...proxmox.datacenter import ask_if_ha_balances, let_balance
 from ...proxmox.identity import Sameness, compare
 from ...proxmox.inventory.ha_state import ask_if_ha_has_resources, in_maintenance
 from ...proxmox.moves.drain_marks import fingerprint
@@ -59,7 +59,7 @@ def carry_out(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[
     session = Session.connect(params, before_write=stop.check)
     try:
         tour = params["apply"] if state == PREPARED else None
-        planned = {} if tour is None else read_tour(tour, "apply")[1].identities
+        planned = None if tour is None else read_tour(tour, "apply")[1].identities
         members = read_membership(session).members
         keeper = Keeper(session, stop, options, float(params["timeout"]), [member.name for member in members])
         steps: Mapping[str, Callable[[], None]] = {
@@ -79,7 +79,7 @@ def carry_out(params: Mapping[str, t.Any], *, check_mode: bool, warn: Callable[[
         for text in keeper.warnings:
             warn(text)
         record = describe(keeper.record)
-        nodes = [member.name for member in members if member.online]
+        nodes = [member.name for member in read_membership(session).members if member.online]
         return {
             "changed": keeper.changed, "record": record, "started": keeper.started, "off": keeper.off, "nodes": nodes,
         }  # fmt: skip
@@ -139,7 +139,7 @@ class Keeper:
             found = find_answering(self._session, {guest.vmid: node for guest in there if guest.kind == "qemu"})
             vmids = record.agents.get(node, frozenset()) | found
             record = replace(record, agents={**record.agents, node: vmids})
-        balances = balances_by_itself(self._session)
+        balances = ask_if_ha_balances(self._session)
         if balances:
             record = replace(record, settings=record.settings | {BALANCE})
         self._write(record)
@@ -164,7 +164,7 @@ class Keeper:
             )
 
     def prepare(
-        self, node: str, shut_down: frozenset[int], may_run: frozenset[int], planned: Mapping[int, Identity]
+        self, node: str, shut_down: frozenset[int], may_run: frozenset[int], planned: Mapping[int, Identity] | None
     ) -> None:
         """Set noout, shut down guests, and prove that no other guest runs on the node: none with another VMID, and none
         that has got the VMID of one for which the tour was planned.
@@ -271,7 +271,7 @@ class Keeper:
         ours = self.record.settings & set(names)
         if NOOUT in ours and read_flag(self._session, NOOUT):
             set_flag(self._session, NOOUT, False)
-        if BALANCE in ours and not balances_by_itself(self._session):
+        if BALANCE in ours and not ask_if_ha_balances(self._session):
             let_balance(self._session, True)
         if ours:
             self.changed = True
@@ -292,20 +292,24 @@ class Keeper:
 
 
 def _check_empty(
-    node: str, guests: Collection[Running], may_run: frozenset[int], planned: Mapping[int, Identity]
+    node: str, guests: Collection[Running], may_run: frozenset[int], planned: Mapping[int, Identity] | None
 ) -> None:
     """Raise GoalsNotReached if others of the guests run than those that may."""
     may = {guest.vmid for guest in guests if guest.vmid in may_run and _is_planned(guest, planned)}
     running = [guest for guest in guests if guest.running and guest.vmid not in may]
     if running:
         told = join_words([guest.label for guest in running])
-        raise GoalsNotReached(f"{node} still has guests that run: {told}", guests=[each.vmid for each in running])
+        others = [guest.label for guest in running if guest.vmid in may_run]
+        why = f"; not proved to be those of the plan: {join_words(others)}; plan again" if others else ""
+        raise GoalsNotReached(f"{node} still has guests that run: {told}{why}", guests=[each.vmid for each in running])
 
 
-def _is_planned(guest: Running, planned: Mapping[int, Identity]) -> bool:
-    """Whether a guest is the one that was planned for, if one was for its VMID."""
+def _is_planned(guest: Running, planned: Mapping[int, Identity] | None) -> bool:
+    """Whether a guest is certainly the one that was planned for. Without a plan, every guest is."""
+    if planned is None:
+        return True
     identity = planned.get(guest.vmid)
-    return identity is None or compare(identity, guest.identity) is Sameness.SAME
+    return identity is not None and compare(identity, guest.identity) is Sameness.SAME
 
 
 def sort_by_startup(guests: Iterable[Running], *, last_first: bool) -> list[Running]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from ...proxmox.api.reader import in_parallel
 from ...proxmox.ceph import nodes_with_ceph, read_flag
-from ...proxmox.datacenter import balances_by_itself
+from ...proxmox.datacenter import ask_if_ha_balances
 from ...proxmox.moves.tour_record import NOOUT, TourRecord, read_record
 from ...proxmox.node_health import read_health, require_members
 from ...proxmox.node_needs import read_needs
@@ -86,7 +86,7 @@ def read_survey(access: Access, names: Iterable[str], options: TourOptions) -> S
             survey.obstacles += backup_obstacles(reader, options.backup_window, at, options.accept)
         if options.parallel_nodes > 1:
             survey.with_ceph = nodes_with_ceph(reader, survey.due)
-        survey.sets_options = balances_by_itself(session) or (options.noout and read_flag(session, NOOUT) is False)
+        survey.sets_options = ask_if_ha_balances(session) or (options.noout and read_flag(session, NOOUT) is False)
     return survey
 
 

@@ -23,7 +23,7 @@ from ...proxmox.moves.drain_marks import DrainMarks
 from ...proxmox.moves.mobility import LOCKED
 from ...proxmox.moves.mobility_ha import Surroundings
 from ...proxmox.moves.mobility_rules import presume, stuck
-from ...proxmox.tasks import Poller
+from ...proxmox.tasks import Poller, stopping_guests
 from ...tours import STAY, Tour, TourGoals, TourStep
 from ..access import Access
 from ..moves.draining import require_sight
@@ -56,7 +56,7 @@ def plan_maintenance(params: Mapping[str, t.Any], *, check_mode: bool, warn: Cal
     try:
         survey = read_survey(access, params["name"], options)
         require_sight(access.writer(), survey.due, guests=not params["allow_hidden"], marks=True)
-        sight = _look(access, survey.due, 0.0 if check_mode else moves.timeout)
+        sight = _look(access, survey, 0.0 if check_mode else moves.timeout)
         if params["move_pinned"]:
             guests = tuple(without_pin(guest, survey.due) for guest in sight.state.guests.values())
             sight = replace(sight, state=ClusterState(replace(sight.state.snapshot, guests=guests)))
@@ -97,15 +97,25 @@ def plan_maintenance(params: Mapping[str, t.Any], *, check_mode: bool, warn: Cal
     return result
 
 
-def _look(access: Access, due: Collection[str], seconds: float) -> Sight:
-    """Return the cluster, once no guest is being moved to or from a node that is due, or these seconds are over."""
-    look = live_look(access, lambda snapshot: Goals(drain=frozenset(due)))
+def _look(access: Access, survey: Survey, seconds: float) -> Sight:
+    """Return the cluster, once no guest is being moved to or from a node that is due, and none is being shut down by an
+    earlier run, or these seconds are over.
+    """
+    look = live_look(access, lambda snapshot: Goals(drain=frozenset(survey.due)))
     sight = look()
     moving = {vmid for vmid, why in sight.busy.items() if why == MOVED_BY_OTHERS}
-    if not (due and moving and seconds):
+    guests = sight.state.guests.values()
+    # A run that was killed may have requested it. The guest would be moved, and not start again where it arrives.
+    stopping = {guest.vmid for guest in guests if guest.running and survey.record.may_be_shut_down(guest)}
+    if not (survey.due and (moving or stopping) and seconds):
         return sight
-    poller = Poller(sleep=access.stop.sleep)
-    poller.until(lambda: True if not read_busy_guests(access).keys() & moving else None, seconds)
+
+    def ask_if_over() -> bool | None:
+        is_moved = bool(moving) and not moving.isdisjoint(read_busy_guests(access))
+        is_stopped = bool(stopping) and not stopping.isdisjoint(stopping_guests(access.reader))
+        return None if is_moved or is_stopped else True
+
+    Poller(sleep=access.stop.sleep).until(ask_if_over, seconds)
     return look()
 
 
