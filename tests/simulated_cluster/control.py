@@ -15,7 +15,8 @@ from .build import add_described_guest
 from .cluster import Cluster
 from .description import GUEST, DescriptionError
 from .load import described
-from .model import Guest
+from .model import Guest, Volume
+from .recorded import recorded_volumes
 
 
 def add_routes(app: web.Application, cluster: Cluster) -> None:
@@ -173,6 +174,10 @@ class Control:
         self._cluster.touch(guest)
         for key, value in (body.get("config") or {}).items():
             self._cluster.set_config(guest, **{key: value})
+        for volid, size in recorded_volumes(guest.config):
+            storage = self._cluster.storages.get(volid.partition(":")[0])
+            if storage is not None and self._cluster.volumes.find(volid, guest.node) is None:
+                self._cluster.volumes.add(Volume(volid, storage.name, storage.place(guest.node), size, vmid=guest.vmid))
         guest.pending |= body.get("pending") or {}
         if body.get("status"):
             guest.qmpstatus = body["status"]

@@ -58,9 +58,10 @@ def test_file_of_vms__is_planned_provisioned_once_and_torn_down(
 
     protected = play("teardown", {**VMS, "teardown_only_tags": ["db"]})
     assert protected.last["msg"].startswith('RemovalRefused: VM "web-1"'), protected.output
-    # The guard of a variable that is not set, as with -e teardown_only_pool=$POOL.
-    unset = play("teardown", {**VMS, "teardown_only_pool": ""})
-    assert "only_pool: is empty, expected the name of a pool" in unset.output
+    # The guard of a variable that is not set, as with -e teardown_only_pool=$POOL, or of one that is null.
+    for nothing in ("", None):
+        unset = play("teardown", {**VMS, "qemu_options": {"only_pool": "lab"}, "teardown_only_pool": nothing})
+        assert "only_pool: is empty, expected the name of a pool" in unset.output
     assert set(cluster.state()["guests"]) != before
 
     removed = play("teardown", VMS)

@@ -47,6 +47,11 @@ def test_names__are_those_of_the_guests_that_are_asked_for(kept: Path) -> None:
     assert (path.stat().st_mode | path.parent.stat().st_mode) & 0o077 == 0
 
 
+def test_names__are_known_although_no_other_guest_shows_one(tmp_path: Path) -> None:
+    names(tmp_path).keep(replace(NAMED, guests=LOST))
+    assert names(tmp_path).recall(replace(SILENT, guests=SILENT.guests[:2]), {101}) == {101: "db"}
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -65,10 +65,18 @@ class KeptNames:
 
 
 def _is_about(rows: Mapping[str, t.Any], snapshot: Snapshot) -> bool:
-    """Whether more than half of the guests that were stored and show their names have them still."""
-    shown = [(guest.name, rows[str(guest.vmid)]) for guest in snapshot.guests if guest.name and str(guest.vmid) in rows]
-    same: int = sum(isinstance(row, dict) and row.get("name") == name for name, row in shown)
-    return 2 * same > len(shown)
+    """Whether more than half of the guests that were stored, and whose nodes still answer, have their names still. True
+    if there are none.
+    """
+    online = {node.name for node in snapshot.nodes if node.online}
+    shown = {str(guest.vmid): guest.name for guest in snapshot.guests if guest.name}
+    stored = [
+        (vmid, row.get("name"))
+        for vmid, row in rows.items()
+        if isinstance(row, dict) and (vmid in shown or row.get("node") in online)
+    ]
+    same = sum(shown.get(vmid) == name for vmid, name in stored)
+    return not stored or 2 * same > len(stored)
 
 
 def _name_in(row: t.Any, guest: Guest, now: float) -> str | None:
