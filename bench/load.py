@@ -70,7 +70,7 @@ def _controllers(size: int, seconds: float) -> Table:
     table = Table(
         f"{size} controllers on one PostgreSQL for {seconds:.0f} s, all at once and about one cluster",
         ["reservations", "a second", "wait: median [s]", "99 of 100 [s]", "longest [s]", "memory of each [MiB]"],
-        notes=["A wait ends when the requested scheduling cycle begins. No reservation was lost."],
+        notes=["A wait lasts from the request for a scheduling cycle until that begins. No reservation was lost."],
     )
     slowest = waits[int(len(waits) * 0.99) - 1]
     memory = max(each["memory"] for each in found)

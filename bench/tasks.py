@@ -27,7 +27,7 @@ LIBRARIES = f"{PING}, and importing requests and proxmoxer"
 
 LIMITS = {
     AS_MODULE: "Ansible packs a module as source, so that each run compiles some 155 modules of the collection again; "
-    "a module that only imports the libraries takes what the row above shows."
+    f"no module can take less than the row '{LIBRARIES}'."
 }
 ROLE = "role provision"
 ROLE_GOAL = 1.3

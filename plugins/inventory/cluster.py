@@ -14,7 +14,7 @@ description:
   - Costs two API requests, whatever the number of guests, and one per node on which guests changed within the last 30
     seconds. The options O(configs) and O(addresses) cost one request per guest each.
   - The source is a YAML file whose key C(plugin) is V(qemu_scheduler.proxmox.cluster). Its name ends in C(.yml) or
-    C(.yaml).
+    C(.yaml). An unknown option is an error.
   - A host is named after its guest, or by its VMID if the guest has no name. A name that also means something else gets
     the VMID as a suffix, for example C(web-1_104), with a warning. Such names are those that several guests have, those
     of groups, of hosts of sources that were read before and of the controller, addresses, and reserved words of
@@ -238,12 +238,14 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             raise AnsibleParserError(on_one_line(mask(str(error), secrets))) from None
 
     def _refuse_unknown(self, source: Variables) -> None:
-        """Raise AnsibleParserError for an option that there is not: Ansible ignores it, and without its filters, a
-        source has every guest.
+        """Raise AnsibleParserError for an unknown option. Ansible would ignore it: a source whose filters are misspelt
+        would have every guest.
         """
-        for name in sorted(source.keys() - self.option_definitions.keys(), key=str):
-            meant = hint(self.option_definitions, str(name))
-            raise AnsibleParserError(f"{InvalidRequest.code}: {name}: is no option of this plugin{meant}")
+        unknown = sorted(map(str, source.keys() - self.option_definitions.keys()))
+        if unknown:
+            known = self.option_definitions
+            told = (f"{name}: this plugin has no such option{hint(known, name)}" for name in unknown)
+            raise AnsibleParserError(f"{InvalidRequest.code}: {'; '.join(told)}")
 
     def _set_booleans(self, source: Variables) -> None:
         """Set the booleans of the source as they are written. Raises AnsibleParserError for a word that is none."""

@@ -99,7 +99,7 @@ purposes:
   sample: [provision, teardown, addresses, clone]
 cluster:
   description:
-    - The name that the administrators of the cluster gave it. That of the node if it is in no cluster.
+    - The name of the cluster, or of the node if that is in no cluster.
     - Null without a connection, or without C(Sys.Audit) on C(/).
   returned: success
   type: str
@@ -110,7 +110,9 @@ user:
   type: str
   sample: scheduler@pve!ci
 versions:
-  description: Versions of Proxmox VE, ansible-core, Python, proxmoxer and requests. Empty without a connection.
+  description:
+    - Versions of Proxmox VE, ansible-core, Python, proxmoxer and requests.
+    - Empty without a connection, and if V(connect) is the only purpose.
   returned: success
   type: dict
   sample: {proxmox_ve: "9.2", ansible_core: 2.19.4, python: 3.12.3, proxmoxer: 2.2.0, requests: 2.32.3}

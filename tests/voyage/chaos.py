@@ -106,9 +106,9 @@ class Chaos:
 
     def clean_up_by_hand(self) -> bool:
         """What only a human may: remove locks of workers that have died, what these left on other nodes, VMs that were
-        renamed, which take the room of those that are wanted, and VMs whose disks were removed before the quorum was
-        lost, and the config was not. And take VMs that nobody wanted as HA resources out
-        of their rules: Proxmox knows a resource by its VMID alone, which one may have got as a controller added it.
+        renamed, which take the room of those that are wanted, and VMs that lost their disks and kept their config, as
+        the quorum was lost in between. And take VMs that nobody wanted as HA resources out of their rules: Proxmox
+        knows a resource by its VMID alone, which one may have got as a controller added it.
 
         Return whether that gives the HA manager something to do.
         """

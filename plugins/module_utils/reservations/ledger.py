@@ -245,7 +245,7 @@ def _drop_ended(
     transaction: Transaction, cluster: str, durations: Durations, *, rivals_of: Sequence[Reservation] | None = None
 ) -> list[Reservation]:
     """Drop the reservations that no longer count and return the rest, by VMID; with rivals_of, at least those with the
-    VMID or the name of one of these, and no others if these are few, as to read a reservation takes long.
+    VMID or the name of one of these, and no others if these are few, as reading a reservation takes long.
     """
     transaction.execute(f"{_DELETE_RESERVATIONS} AND NOT {UNEXPIRED}", (cluster, transaction.now))
     condition, names = "", []

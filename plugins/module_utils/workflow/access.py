@@ -72,7 +72,8 @@ class Access:
         facts: returns what the user configured about nodes.
         standing: rules that apply to guests whether or not the run requests them.
         stop: whether the run has to end; asked before each write.
-        kept_in: the folder for what guests used and for bridges; stated is what the task says of use.
+        kept_in: the folder in which the use of guests and the bridges of nodes are kept.
+        stated: the use that the task states.
         holder: this run, in the ledger.
         claimed: VMIDs that this run has reserved, and will decide about again.
         known_bridges: those of the latest snapshot; None if nothing has needed them.

@@ -88,6 +88,7 @@ def check_connection(params: Mapping[str, t.Any], per_vm: Iterable[str], now: fl
         report.note("connection", f"{error.code}: {error.message}", FAILED)
         return report.result()
     try:
+        report.facts["user"] = session.user
         name = report.facts["cluster"] = _read_cluster_name(session)
         report.note("connection", f"{'' if name is None else f'{name}, '}{session.where} as {session.user}")
         if purposes == ["connect"]:
@@ -234,7 +235,6 @@ def _check_versions(report: Report, release: str) -> None:
 def _check_cluster(report: Report, look: ClusterLook, purposes: Iterable[str], entries: Sequence[Entry]) -> None:
     """Note what the user can do on the cluster, and which names of the entries it does not have."""
     nodes = look.view.nodes
-    report.facts["user"] = look.user
     report.note("nodes", f"online: {join_words(nodes)}" if nodes else "no node is online", OK if nodes else FAILED)
     wanted = _wanted_privileges(look, entries)
     needs = needs_of(purposes, wanted, look.view)

@@ -75,5 +75,5 @@ def _pins(body: Mapping[str, t.Any], where: str) -> Iterator[str]:
         if rule["key"] != NODE_KEY or rule["operator"] != "In":
             raise invalid(f"{where}[{number}].lasting", True, "an expression with the key node and the operator In")
         if len(lasting) > 1:
-            raise InvalidRequest(f"{where}[{number}].lasting: is set in two expressions, expected all nodes in one")
+            raise InvalidRequest(f"{where}[{number}].lasting: is set twice, expected all nodes in one expression")
         yield from (f"{PIN}{str(node).lower()}" for node in rule["values"])

@@ -39,7 +39,7 @@ def test_booleans__are_read_strictly(tmp_path: Path) -> None:
     told = read(tmp_path, [*WRONG, *RIGHT], {})
     for name, count in (("validate_certs", 3), ("configs", 1), ("strict", 1)):
         assert told.count(f"plugin: InvalidRequest: {name}: expected true or false") == count, told
-    assert "plugin: InvalidRequest: filter: is no option of this plugin; did you mean filters?" in told, told
+    assert "plugin: InvalidRequest: filter: this plugin has no such option; did you mean filters?" in told, told
     assert told.count("plugin: ConnectionFailed") == len(RIGHT), told
 
 

@@ -79,7 +79,8 @@ class Mover:
         guests before that. If one of them raises, the request is not sent.
 
         Raises:
-            PlanStale: the guest has moved, was started or stopped, is locked, or may not go there; nothing was sent.
+            PlanStale: the guest has moved, was started or stopped, is locked, or may not go there; no migration of it
+                was begun by this call.
             NotTheSameGuest: its VMID belongs to another guest now; nothing was done with that one.
             MoveFailed: the migration was refused or failed; details say why, where the guest is and what was left
                 behind.

@@ -137,12 +137,12 @@ def test_name_pattern__compiles_thousands_of_patterns_once_each() -> None:
         ("(((a{99}){99}){99}){99}", "it is too complex"),
     ],
 )
-def test_checked_pattern__names_option_pattern_and_what_is_wrong(regex: str, reason: str) -> None:
+def test_compile_option_pattern__names_option_pattern_and_what_is_wrong(regex: str, reason: str) -> None:
     with pytest.raises(InvalidRequest) as raised:
         lines_run(lambda: compile_option_pattern("vms[1].affinity[0].name", regex), at_most=2_000_000)
     assert f"vms[1].affinity[0].name: invalid regular expression {regex!r}: {reason}" in raised.value.message
 
 
-def test_checked_pattern__shortens_a_pattern_that_is_very_long() -> None:
+def test_compile_option_pattern__shortens_a_pattern_that_is_very_long() -> None:
     with pytest.raises(InvalidRequest, match=r"'a{77}\.\.\.': it is longer than 10000 characters"):
         compile_option_pattern("node_regex", "a" * 20_000)
