@@ -34,8 +34,10 @@ def measure(quick: bool) -> Section:
         "API requests to create one VM (token login)",
         ["nodes", "first contact", "+ polls", "later", "+ polls", "proxmox_kvm", "+ polls", "ratio"],
         notes=[
-            "First contact: the controller does not know this address yet, and asks once which cluster answers there: "
-            "what it reads anyway does not tell apart two clusters with the same names, as the certificate of the "
+            "First contact: the controller knows neither this address nor the bridges of the node that it chooses; one "
+            "request reads those.",
+            "Not reached: 4 requests at first contact, without network cards. The fifth finds out which cluster "
+            "answers: what is read anyway is the same for two clusters with the same names, as the certificate of the "
             "connection may be one that the user has installed.",
             "Polls ask Proxmox how the task is getting on; the peer asks once a second.",
         ],

@@ -44,6 +44,10 @@ NODES = 50
 GPUS_PER_NODE = 4
 PROCESSES = (50, 200)
 GOAL = 60.0
+HAND_OVER = (
+    "Each decision reads the reservations of all processes, and nothing confirms them here: {half:,} on average. "
+    "Those who wait look at the queue at least once a second, and share the cores with the one that decides."
+)
 
 DISKS = (Disk("scsi0", 32 * GIB), Disk("scsi1", 100 * GIB, "local"), Disk("scsi2", 8 * GIB, "ceph"))
 GPU = (DeviceClaim("gpu", mapping="gpu", constraints=("device.vendor == '10de'", "device.memory >= 24")),)
@@ -78,7 +82,10 @@ def _hand_over(cycles: int) -> Table:
     for size in PROCESSES:
         for name, where in _places():
             if where != "none":
-                table.rows.append([name, size, _fleet(where, size, cycles), GOAL])
+                reserved = _fleet(where, size, cycles)
+                table.rows.append([name, size, reserved, GOAL])
+                if reserved < GOAL:
+                    table.explain(f"{name}, {size} processes", HAND_OVER.format(half=size * cycles // 2))
     return table
 
 
