@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import multiprocessing
+import os
 import sys
 import time
 import typing as t
@@ -75,7 +76,9 @@ def fleet(where: str, cluster: str, size: int, cycles: int, think: float) -> lis
 def loop(where: str, cluster: str) -> None:
     with open_ledger(where) as ledger:
         holder = Holder.new()
-        while True:
+        # What started it may be killed before it can end it.
+        parent = os.getppid()
+        while os.getppid() == parent:
             _begun, _ended, vmid = reserve_one(ledger, cluster, holder, think=0)
             ledger.mark_binding(cluster, [vmid], holder)
             print(vmid, flush=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 import yaml
 from simulated_cluster.client import CLUSTERS, SimulatedCluster
-from support.controller import Controller
+from support.controller import Controller, RunningModule
 from support.versions import both_versions
 from support.waiting import until
 
@@ -133,20 +133,37 @@ def test_match__a_vm_of_ours_that_was_removed_by_hand_gives_back_its_vmid_and_it
     assert (made["changed"], made["vmid"]) == (True, vmid)
 
 
+def create_slowly(controller: Controller, cluster: SimulatedCluster, seconds: float) -> RunningModule:
+    """Begin to create slow-1, which takes this long, and return when the cluster has begun."""
+    cluster.fault(method="POST", path="/nodes/[^/]+/qemu$", task_seconds=seconds, count=1)
+    somebody = controller.start("qemu_schedule", name="slow-1", memory=1024, reservations="none")
+    until(lambda: any(guest["config"].get("lock") for guest in cluster.state()["guests"].values()))
+    return somebody
+
+
 def test_match__a_vm_that_somebody_else_is_creating_is_waited_for(
     control: Callable[..., Controller], lagging: SimulatedCluster
 ) -> None:
     controller = control(lagging)
-    lagging.fault(method="POST", path="/nodes/[^/]+/qemu$", task_seconds=6, count=1)
-    somebody = controller.start("qemu_schedule", name="slow-1", memory=1024, reservations="none")
-    until(lambda: any(guest["config"].get("lock") for guest in lagging.state()["guests"].values()))
+    somebody = create_slowly(controller, lagging, seconds=3)
 
-    failed = controller.fail("TaskTimeout", name="web-1", memory=1024, timeout=1)
     found = controller.schedule(name="slow-1", memory=1024)
 
-    assert "has no name yet" in failed["msg"]
     assert (found["changed"], found["vmid"]) == (False, somebody.result()["vmid"])
     assert names(lagging).count("slow-1") == 1
+
+
+def test_match__a_vm_that_somebody_else_creates_for_too_long_fails_the_run(
+    control: Callable[..., Controller], lagging: SimulatedCluster
+) -> None:
+    controller = control(lagging)
+    somebody = create_slowly(controller, lagging, seconds=600)
+
+    failed = controller.fail("TaskTimeout", name="web-1", memory=1024, timeout=1)
+    somebody.kill()
+
+    assert "has no name yet" in failed["msg"]
+    assert "web-1" not in names(lagging)
 
 
 def test_match__a_creation_that_was_broken_off_keeps_nobody_from_creating(

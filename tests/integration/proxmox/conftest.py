@@ -94,8 +94,10 @@ def version(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def cluster(version: str) -> Iterator[SimulatedCluster]:
-    with SimulatedCluster.start(DESCRIPTION, version=version, time_scale=SCALE) as running:
+def cluster(version: str, request: pytest.FixtureRequest) -> Iterator[SimulatedCluster]:
+    """The cluster, with the changes to its description that the test is parametrized with."""
+    description = {**DESCRIPTION, **getattr(request, "param", {})}
+    with SimulatedCluster.start(description, version=version, time_scale=SCALE) as running:
         yield running
 
 

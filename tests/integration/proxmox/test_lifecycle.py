@@ -305,6 +305,7 @@ def test_ha_managed_vm__is_started_and_stopped_to_the_end_and_not_to_the_end_of_
     assert status(cluster, 100) == "stopped"
 
 
+@pytest.mark.parametrize("cluster", [{"timing": {"ha_seconds": 90_000}}], indirect=True)
 def test_ha_that_does_nothing__is_not_waited_for_without_end(cluster, session, root, poller):
     manage(root, 100)
     binder = Binder(session, TaskFollower(session, timeout=2, poller=poller))
