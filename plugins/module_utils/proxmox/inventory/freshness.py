@@ -25,7 +25,7 @@ from ..api.failures import NotRecorded
 from ..api.reader import Reader, in_parallel
 from ..outcomes import is_missing
 from ..tasks import MIGRATIONS
-from .rows import Row, guest_of_row, is_unfiltered, read_rows
+from .rows import GUEST_KINDS, Row, guest_of_row, is_unfiltered, read_rows
 
 # Tasks after which a guest's row may show an old name, size, status or template flag for a while.
 RESTORING = "qmrestore"
@@ -378,11 +378,16 @@ def _with_pools(reader: Reader, settled: Snapshot, listed: Set[int], wait: Calla
     rows: dict[int, Guest] = {}
     while unlisted - rows.keys():
         read = read_rows(reader, "/cluster/resources", type="vm") or ()
-        rows = {row["vmid"]: guest_of_row(row) for row in read if row.get("vmid") in unlisted}
+        rows = {guest.vmid: guest for guest in _guests_among(read, unlisted)}
         if unlisted <= rows.keys() or not wait():
             break
     guests = tuple(_in_cluster(guest, rows.get(guest.vmid, guest)) for guest in settled.guests)
     return dataclasses.replace(settled, guests=guests)
+
+
+def _guests_among(rows: Iterable[Row], vmids: Set[int]) -> list[Guest]:
+    """Return the guests with these VMIDs among rows of C(/cluster/resources)."""
+    return [guest_of_row(row) for row in rows if row.get("type") in GUEST_KINDS and row.get("vmid") in vmids]
 
 
 def _with_moved(reader: Reader, settled: Snapshot, missing: Set[int]) -> Snapshot:
@@ -393,7 +398,7 @@ def _with_moved(reader: Reader, settled: Snapshot, missing: Set[int]) -> Snapsho
     rows = read_rows(reader, "/cluster/resources", type="vm")
     if rows is None:
         return settled
-    moved = [guest_of_row(row) for row in rows if row.get("vmid") in missing]
+    moved = _guests_among(rows, missing)
     lists = _read_lists(reader, {(guest.node, guest.kind) for guest in moved})
     found = _merge(dataclasses.replace(settled, guests=tuple(moved)), lists, missing).guests
     return dataclasses.replace(settled, guests=(*settled.guests, *(each for each in found if each.vmid in missing)))
