@@ -193,7 +193,7 @@ def test_task__runs_on_another_host_with_the_same_result(start: Start, tmp_path:
             {"qemu_scheduler.proxmox.node_drain": {"name": "pve1", **login}},
         ]},
     ]  # fmt: skip
-    play = run_playbook(tmp_path / "play", plays, {}, "-vvv")
+    play = run_playbook(tmp_path / "play", plays, {"QEMU_SCHEDULER_EXECUTION": "auto"}, "-vvv")
     assert play.code == 0, play.output
     _added, made, found, changed, drained = play.tasks
     assert (made.result["vms"][0]["actions"], made.result["changed"]) == (["create", "start"], True)
