@@ -55,6 +55,13 @@ def recall_json(path: Path, largest: int) -> dict[str, t.Any]:
     return content if isinstance(content, dict) else {}
 
 
+def keep_json(path: Path, data: Mapping[str, t.Any]) -> None:
+    """Store what recall_json returns to a later run. Without a place for it, nothing is stored."""
+    with contextlib.suppress(OSError, InvalidRequest):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_json(path.name, str(path), data)
+
+
 def append_text(path: str, text: str) -> None:
     """Append to a regular file, which is created if it is missing. Raises OSError, ValueError, also for a link.
 

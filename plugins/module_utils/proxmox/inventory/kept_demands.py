@@ -17,8 +17,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ...demand import MEASURED, Curve, Demand, Grid
-from ...errors import InvalidRequest
-from ...files import MIB, recall_json, write_json
+from ...files import MIB, keep_json, recall_json
 from ...model import Guest
 
 VERSION = 1
@@ -66,12 +65,9 @@ class KeptDemands:
             curves = {resource: [_short(value) for value in demand.curve] for resource, demand in each.items()}
             recent[str(vmid)] = {"name": names.get(vmid), "end": grid.end, "curves": curves}
         newest = dict(list(recent.items())[-MOST_GUESTS:])
-        path = self._path(self._folder, grid)
-        # Without a place for it, each run reads again.
-        with contextlib.suppress(OSError, InvalidRequest):
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):
             _remove_oldest(self._folder)
-            write_json("reservations", str(path), {"version": VERSION, "guests": newest})
+        keep_json(self._path(self._folder, grid), {"version": VERSION, "guests": newest})
 
     def _read(self, grid: Grid) -> dict[str, t.Any]:
         """Return what earlier runs have stored for this window. What cannot be read counts as nothing."""

@@ -12,15 +12,13 @@ the file.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import time
 import typing as t
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from ...errors import InvalidRequest
-from ...files import MIB, recall_json, write_json
+from ...files import MIB, keep_json, recall_json
 from ...model import Guest, Snapshot
 
 LASTS = 3600.0
@@ -59,9 +57,7 @@ class KeptNames:
         now = self._clock()
         guests = {str(g.vmid): {"name": g.name, "node": g.node, "at": now} for g in snapshot.guests if g.name}
         content = {"nodes": sorted(node.name for node in snapshot.nodes), "guests": guests}
-        with contextlib.suppress(OSError, InvalidRequest):
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_json("names", str(self._path), content)
+        keep_json(self._path, content)
 
 
 def _is_about(rows: Mapping[str, t.Any], snapshot: Snapshot) -> bool:

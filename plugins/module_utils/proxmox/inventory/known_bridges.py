@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterable, Set
 from dataclasses import replace
 from pathlib import Path
 
-from ...errors import InvalidRequest
-from ...files import MIB, recall_json, write_json
+from ...files import MIB, keep_json, recall_json
 from ...model import Node
 from ..api.reader import Reader
 from .nodes import with_bridges
@@ -91,10 +90,7 @@ class KnownBridges:
         now = self._clock()
         fresh = {name: row for name, row in self._stored().items() if _is_fresh(row, now)}
         rows = {name: {"at": now, "bridges": sorted(bridges)} for name, bridges in found.items()}
-        # Without a place for it, each run reads again.
-        with contextlib.suppress(OSError, InvalidRequest):
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_json("bridges", str(self._path), {**fresh, **rows})
+        keep_json(self._path, {**fresh, **rows})
 
 
 def _is_fresh(row: t.Any, now: float) -> bool:
