@@ -90,9 +90,16 @@ def lock_named(message: str) -> str | None:
     return None if locked is None else locked[1]
 
 
+def is_config_locked(status: str) -> bool:
+    """Whether a task ended before it did anything, because another one of its guest held the config for ten seconds: a
+    reboot or shutdown holds it for up to minutes.
+    """
+    return bool(re.match(r"can't lock file '[^']*/(?:lock-\d+\.conf|pve-config-\d+\.lock)' - got timeout", status))
+
+
 def is_lock_refusal(status: str) -> bool:
     """Whether a task about a guest ended before it did anything, because the guest or its config was locked."""
-    return lock_named(status) is not None or bool(re.search(r"can't lock file '[^']*/lock-\d+\.conf'", status))
+    return lock_named(status) is not None or is_config_locked(status)
 
 
 def allocations(changes: Mapping[str, t.Any]) -> frozenset[str]:

@@ -18,7 +18,7 @@ from ..api.session import Session
 from ..identity import prove
 from ..inventory.rows import read_rows
 from ..lifecycle import LOOK_FOR, no_fence
-from ..outcomes import cause_of, is_busy, is_missing, lock_named
+from ..outcomes import cause_of, is_busy, is_config_locked, is_missing, lock_named
 from ..tasks import BUSY_PAUSE, MIGRATIONS, SENDINGS, TaskFollower, Upid, latest_task
 from ..writes import GuestWriter
 from .checks import refusals_in, unexplained_refusal
@@ -27,10 +27,6 @@ from .mobility_rules import storage_of
 from .restarts import move_off
 
 _LOCK_HELD = re.compile(r"can't lock file '[^']*' - got timeout")
-_CONFIG_LOCK = re.compile(r"can't lock file '[^']*/(?:lock-\d+\.conf|pve-config-\d+\.lock)' - got timeout")
-"""The end of a task that has waited ten seconds for another one of the guest, such as a reboot or shutdown, which takes
-up to minutes.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +107,7 @@ class Mover:
                 if Upid.parse(upid).type == "hamigrate":
                     self._ha.follow(move, since, lambda: self._repeat(move, fence, demanding))
             except TaskFailed as error:
-                if not _CONFIG_LOCK.match(str(error.details.get("exitstatus"))) or self._poller.clock() >= ends:
+                if not is_config_locked(str(error.details.get("exitstatus"))) or self._poller.clock() >= ends:
                     return self._warn_or_raise(move, error)
                 self._poller.sleep(BUSY_PAUSE)
                 # By then, the guest may be off, or somewhere else.
