@@ -94,29 +94,44 @@ def ask_if_proved(reader: Reader, reservations: Iterable[Reservation], guest: Gu
             continue
         if each.identity is not None:
             return compare(each.identity, found) is Sameness.SAME
-        if not each.task or ask_if_another(reader, each, found):
+        if not each.task:
             return False
         try:
-            return not _ask_if_destroyed(reader, each, Upid.parse(each.task))
+            task = Upid.parse(each.task)
+            made = _time_of_creation(task, found)
+            is_other = made is not None and _ask_if_made_at_another_time(reader, each, task, made)
+            return not is_other and not _ask_if_destroyed(reader, each, task)
         except UNREADABLE:
             return False
     return False
 
 
 def _ask_if_made_by_others(reader: Reader, reservation: Reservation, found: Identity) -> bool:
-    """Whether a VM was made before or after the task of a reservation, as Proxmox VE writes the time into its config
-    while the task runs. For a clone or a restored VM, that is the time of its source: the tasks tell whether it was
-    destroyed since. Raises the errors in UNREADABLE.
+    """Whether a VM was made before or after the task of a reservation; where its config does not tell, whether the one
+    that the task made was destroyed since. Raises the errors in UNREADABLE.
     """
     task = Upid.parse(reservation.task)
-    if task.type != "qmcreate" or found.ctime is None:
+    made = _time_of_creation(task, found)
+    if made is None:
         return _ask_if_destroyed(reader, reservation, task)
+    return _ask_if_made_at_another_time(reader, reservation, task, made)
+
+
+def _time_of_creation(task: Upid, found: Identity) -> int | None:
+    """Return when a VM was made, which Proxmox VE writes into its config while the task runs. None if its config does
+    not tell: for a clone or a restored VM, that is the time of its source.
+    """
+    return found.ctime if task.type == "qmcreate" else None
+
+
+def _ask_if_made_at_another_time(reader: Reader, reservation: Reservation, task: Upid, made: int) -> bool:
+    """Whether a VM was made before or after the task of a reservation."""
     waited = _WAITS if reservation.phase == "created" else 0
-    if found.ctime <= task.started + waited:
-        return found.ctime < task.started
+    if made <= task.started + waited:
+        return made < task.started
     rows = task_rows(reader, task.node, reservation.vmid)
     ended = next((row.get("endtime") for row in rows if row.get("upid") == task.text), None)
-    return ended is not None and found.ctime > int(ended)
+    return ended is not None and made > int(ended)
 
 
 def _ask_if_destroyed(reader: Reader, reservation: Reservation, task: Upid) -> bool:
