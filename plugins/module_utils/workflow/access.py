@@ -185,16 +185,16 @@ class Access:
     @cached_property
     def kept_demands(self) -> KeptDemands:
         """What this user has read within the last hour of what guests used, on this host."""
-        return KeptDemands(*self._kept())
+        return KeptDemands(*self._folder_and_owner())
 
     @property
     def bridges(self) -> KnownBridges:
         """The nodes' bridges: those read since the latest snapshot, and those that are kept."""
         if self.known_bridges is None:
-            self.known_bridges = KnownBridges(self.reader, *self._kept())
+            self.known_bridges = KnownBridges(self.reader, *self._folder_and_owner())
         return self.known_bridges
 
-    def _kept(self) -> tuple[Path | None, str]:
+    def _folder_and_owner(self) -> tuple[Path | None, str]:
         """Return the folder for what is kept of this cluster for this user, and the name of both."""
         user = None if self.session is None else self.session.user
         return None if user is None else self.kept_in, f"{self.identity()} {user}"

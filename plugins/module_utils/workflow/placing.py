@@ -106,7 +106,7 @@ class Placer:
         """
         with self.lease() if reserve else contextlib.nullcontext() as cycle:
             seen = self.read(jobs, lessons, cycle)
-            before = [(job, job.vmid, job.decision) for job in jobs]
+            before = {job: (job.vmid, job.decision) for job in jobs}
             for all_bridges in (False, True):
                 placement = self.prepare(jobs, seen, all_bridges=all_bridges)
                 clones = any(job.entry.clone is not None for job in placement.new)
@@ -123,12 +123,10 @@ class Placer:
                 known = all_bridges or self._access.known_bridges is None
                 if known or not ask_if_bridges_lack(self._access, placement):
                     break
-                new = set(placement.new)
-                for job, vmid, decision in before:
-                    if job in new:
-                        job.attempts -= job.outcome is not None
-                        job.vmid, job.decision = vmid, decision
-                        self._take_over(job, seen.matches[job])
+                for job in placement.new:
+                    job.attempts -= job.outcome is not None
+                    job.vmid, job.decision = before[job]
+                    self._take_over(job, seen.matches[job])
             self.conclude(placement)
             if cycle is not None:
                 if self._access.claimed:
