@@ -17,7 +17,6 @@ from .load import described
 from .model import SHARED_TYPES, Guest, Node, Storage, Volume
 from .privileges import PRIVILEGES
 from .property_strings import GIB, MIB, format_size, parse, parse_net, render, render_net
-from .recorded import recorded_volumes
 
 DEFAULT_USER, DEFAULT_TOKEN = "automation@pve", "ansible"
 AUTOMATION_ROLE = (
@@ -221,13 +220,10 @@ def _disks(cluster: Cluster, guest: Guest, entry: dict[str, Any]) -> None:
         guest.config[key] = _disk(cluster, guest, key, str(text), bool(entry.get("template"))) if (
             key in (entry.get("disks") or {}) or str(text).endswith(":cloudinit")
         ) else _option(cluster, key, text)
-    for volid, size in recorded_volumes(config):
-        storage = cluster.storages.get(volid.partition(":")[0])
-        if storage is not None and cluster.volumes.find(volid, guest.node) is None:
-            volume = Volume(volid, storage.name, storage.place(guest.node), size, vmid=guest.vmid)
-            # In a recording, the used space already includes these volumes.
-            storage.base_used[volume.place] = max(0, storage.base_used.get(volume.place, 0) - size)
-            cluster.volumes.add(volume)
+    for volume in cluster.volumes.add_missing(guest, config):
+        # In a recording, the used space already includes these volumes.
+        used = cluster.storages[volume.storage].base_used
+        used[volume.place] = max(0, used.get(volume.place, 0) - volume.size)
     if guest.kind == "qemu" and guest.config["boot"] == " ":
         order = [key for key in guest.config if key in (entry.get("disks") or {}) and key[:3] in ("scs", "vir", "sat")]
         order += [key for key in guest.config if key.startswith("net")][:1]

@@ -15,8 +15,7 @@ from .build import add_described_guest
 from .cluster import Cluster
 from .description import GUEST, DescriptionError
 from .load import described
-from .model import Guest, Volume
-from .recorded import recorded_volumes
+from .model import Guest
 
 
 def add_routes(app: web.Application, cluster: Cluster) -> None:
@@ -174,10 +173,7 @@ class Control:
         self._cluster.touch(guest)
         for key, value in (body.get("config") or {}).items():
             self._cluster.set_config(guest, **{key: value})
-        for volid, size in recorded_volumes(guest.config):
-            storage = self._cluster.storages.get(volid.partition(":")[0])
-            if storage is not None and self._cluster.volumes.find(volid, guest.node) is None:
-                self._cluster.volumes.add(Volume(volid, storage.name, storage.place(guest.node), size, vmid=guest.vmid))
+        self._cluster.volumes.add_missing(guest, guest.config)
         guest.pending |= body.get("pending") or {}
         if body.get("status"):
             guest.qmpstatus = body["status"]

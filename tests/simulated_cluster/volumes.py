@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .errors import TaskError, die
-from .model import THICK_TYPES, Storage, Volume
+from .model import THICK_TYPES, Guest, Storage, Volume
 from .property_strings import GIB
+from .recorded import recorded_volumes
 
 if TYPE_CHECKING:
     from .cluster import Cluster
@@ -50,6 +51,15 @@ class Volumes:
         storage = self._cluster.storages[volume.storage]
         storage.allocated[volume.place] = storage.allocated.get(volume.place, 0) + volume.size
         return volume
+
+    def add_missing(self, guest: Guest, config: dict[str, Any]) -> list[Volume]:
+        """Register the disks that a config of a guest names and that are not there. Returns them."""
+        added = []
+        for volid, size in recorded_volumes(config):
+            storage = self._cluster.storages.get(volid.partition(":")[0])
+            if storage is not None and self.find(volid, guest.node) is None:
+                added.append(self.add(Volume(volid, storage.name, storage.place(guest.node), size, vmid=guest.vmid)))
+        return added
 
     def remove(self, volume: Volume) -> None:
         self._cluster.statistics_settle()
