@@ -100,7 +100,10 @@ class Control:
                 {"volid": volume.volid, "node": volume.place, "size": volume.size, "vmid": volume.vmid}
                 for volume in cluster.volumes
             ],
-            "ha": {"resources": cluster.ha.resources, "groups": cluster.ha.groups, "rules": cluster.ha.rules},
+            "ha": {
+                "resources": cluster.ha.resources, "groups": cluster.ha.groups, "rules": cluster.ha.rules,
+                "states": {sid: cluster.ha.manager_state(sid) for sid in cluster.ha.resources},
+            },
             "ceph_flags": sorted(cluster.ceph_flags),
             "options": cluster.options,
             "pools": {name: sorted(pool["vms"]) for name, pool in cluster.access.pools.items()},

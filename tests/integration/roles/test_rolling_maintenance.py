@@ -204,11 +204,20 @@ def test_refusal__comes_before_the_first_move_with_all_reasons(
 
 
 HA_MANAGER = """#!{python}
-import json, ssl, sys, urllib.request
-body = json.dumps({{"maintenance": sys.argv[3] == "enable"}}).encode()
-request = urllib.request.Request("{url}/sim/nodes/" + sys.argv[4], body, method="PUT")
-urllib.request.urlopen(request, context=ssl._create_unverified_context()).read()
+import json, ssl, sys, time, urllib.request
+_, _, _, command, node = sys.argv
+def ask(method, path, body=None):
+    request = urllib.request.Request("{url}/sim" + path, json.dumps(body).encode() if body else None, method=method)
+    return json.load(urllib.request.urlopen(request, context=ssl._create_unverified_context()))["data"]
+def is_done():
+    state = ask("GET", "/state")
+    away = state["guests"]["100"]["node"] != node
+    return away == (command == "enable") and state["ha"]["states"]["vm:100"] == "started"
+ask("PUT", "/nodes/" + node, {{"maintenance": command == "enable"}})
+while not is_done():
+    time.sleep(0.1)
 """
+"""It ends when the HA manager has moved the guest: what the next task sees does not depend on which one is faster."""
 
 
 HOME = {"rule": "home", "type": "node-affinity", "resources": "vm:100", "nodes": "pve1:2,pve2:1"}
