@@ -49,6 +49,8 @@ def measure(quick: bool) -> Section:
         table.rows.append([label, seconds, ratio(seconds, alone), results[-1][1]])
     table.notes += [
         f"The median of {rounds}.",
+        "Requests: one for each VM, and one for each chosen node, whose bridges are not known yet, beside those that "
+        "read the clusters.",
         "A cluster that never answers accepts no connection, as behind a firewall that drops packets.",
     ]
     return Section("clusters", [table])

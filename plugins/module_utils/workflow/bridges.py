@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..engine.plugins.nodes import missing_bridge
+from ..errors import NoNodesAvailable, NoStorageAvailable
 from .access import Access
 from .placement import Placement
 
@@ -20,7 +21,7 @@ def ask_if_bridges_lack(access: Access, placement: Placement) -> bool:
     if all(node.bridges is not None for node in hosts.values()):
         return False
     outcomes = [job.outcome for job in placement.new if job.outcome is not None and job.outcome.request.bridges]
-    if any(outcome.decision is None and outcome.looked is not None for outcome in outcomes):
+    if any(isinstance(outcome.error, (NoNodesAvailable, NoStorageAvailable)) for outcome in outcomes):
         return True
     decisions = [each.decision for each in outcomes if each.decision is not None]
     # A profile may place VMs on nodes that are not online.

@@ -56,6 +56,7 @@ class Seen:
     """The cluster as read, the reservations of others, both together, and the match of each job.
 
     Attributes:
+        begun: the VMID that each job has to use, and the decision of an earlier round whose outcome is unknown.
         real_nodes: the nodes of guests that are treated as if they had moved already, by VMID.
         lessons: those with which it was read.
     """
@@ -64,6 +65,7 @@ class Seen:
     reservations: Sequence[Reservation]
     counted: Counted
     matches: Mapping[Job, Match]
+    begun: Mapping[Job, tuple[int | None, Decision | None]]
     real_nodes: Mapping[int, str]
     lessons: Lessons
 

@@ -106,7 +106,6 @@ class Placer:
         """
         with self.lease() if reserve else contextlib.nullcontext() as cycle:
             seen = self.read(jobs, lessons, cycle)
-            before = {job: (job.vmid, job.decision) for job in jobs}
             for all_bridges in (False, True):
                 placement = self.prepare(jobs, seen, all_bridges=all_bridges)
                 clones = any(job.entry.clone is not None for job in placement.new)
@@ -123,10 +122,7 @@ class Placer:
                 known = all_bridges or self._access.known_bridges is None
                 if known or not ask_if_bridges_lack(self._access, placement):
                     break
-                for job in placement.new:
-                    job.attempts -= job.outcome is not None
-                    job.vmid, job.decision = before[job]
-                    self._take_over(job, seen.matches[job])
+                self.take_back(placement.new, seen)
             self.conclude(placement)
             if cycle is not None:
                 if self._access.claimed:
@@ -227,7 +223,15 @@ class Placer:
         for job, match in zip(jobs, matches, strict=True):
             self._take_over(job, match)
         matched = dict(zip(jobs, matches, strict=True))
-        return Seen(snapshot, reservations, counted, matched, real_nodes, lessons)
+        begun = {job: (job.vmid, job.decision) for job in jobs}
+        return Seen(snapshot, reservations, counted, matched, begun, real_nodes, lessons)
+
+    def take_back(self, jobs: Iterable[Job], seen: Seen) -> None:
+        """Take back what was decided about jobs since the cluster was read, to decide again."""
+        for job in jobs:
+            job.attempts -= job.outcome is not None
+            job.vmid, job.decision = seen.begun[job]
+            self._take_over(job, seen.matches[job])
 
     def prepare(self, jobs: Sequence[Job], seen: Seen, *, all_bridges: bool = True) -> Placement:
         """Read what else the new VMs need, and count the reservations of others. all_bridges is that of

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 from simulated_cluster.client import SimulatedCluster
-from support.controller import Controller
+from support.controller import Controller, ModuleServer
 from support.versions import both_versions
 
 VM: dict[str, Any] = {"memory": 512, "cores": 1, "scsi": {"scsi0": {"storage": "shared", "size": 1}}}
@@ -124,3 +126,57 @@ def test_vm_of_a_silent_node__keeps_its_vmid_when_the_next_one_lacks_the_bridge(
     posts = {call for call in asked(cluster) if call.startswith("POST")}
     assert posts == {"POST /nodes/pve3/qemu", "POST /nodes/pve1/qemu"}, failed["msg"]
     assert {guest["name"]: vmid for vmid, guest in cluster.state()["guests"].items()} == {"web-1": 501}
+
+
+def named(**clusters: SimulatedCluster) -> list[dict[str, Any]]:
+    return [{"name": name, **cluster.options()} for name, cluster in clusters.items()]
+
+
+def test_same_bridges_on_several_clusters__cost_one_request_for_each_chosen_node(
+    start: Callable[..., SimulatedCluster], modules: ModuleServer, tmp_path: Path
+) -> None:
+    both = [start(cluster_of(3)), start(cluster_of(40))]
+    clusters = named(a=both[0], b=both[1])
+    calls: dict[str, list[list[str]]] = {}
+    for name, options in (("off", OFF), ("on", {})):
+        controller = Controller(modules, tmp_path / name, {})
+        for _ in range(2):
+            vms = [{"name": f"{name}-{len(calls)}-{number}"} for number in range(4)]
+            check = controller.schedule(clusters=clusters, vms=vms, check=True, **VM, **CARD, **options)
+            asked_of = [asked(cluster) for cluster in both]
+            calls.setdefault(name, []).append([call for each in asked_of for call in each])
+            chosen = {(vm["cluster"], vm["node"]) for vm in check["vms"]}
+            read = {(of, node) for of, each in zip("ab", asked_of, strict=True) for node in read_bridges(each)}
+            assert read == (chosen if len(calls[name]) == 1 else set())
+    assert [len(each) for each in calls["on"]] == [len(each) for each in calls["off"]]
+
+
+NONE_OF_THEM = {"pve1": ["vmbr0"], "pve2": ["vmbr0"]}
+
+
+def test_bridge_on_few_nodes_of_several_clusters__is_looked_for_where_a_chosen_node_lacks_it(
+    start: Callable[..., SimulatedCluster], modules: ModuleServer, tmp_path: Path
+) -> None:
+    a, b, c = start(cluster_of(0, NONE_OF_THEM)), start(cluster_of(0, DIFFERENT)), start(cluster_of(3))
+    controller = Controller(modules, tmp_path, {})
+    only_a_and_b = named(a=a, b=b)
+    vms = [{"name": f"web-{number}"} for number in range(3)]
+    made = controller.schedule(clusters=only_a_and_b, vms=vms, **VM, **OTHER_CARD)
+    assert {(vm["cluster"], vm["node"], vm["attempts"]) for vm in made["vms"]} == {("b", "pve3", 1)}
+    assert Counter(guest["node"] for guest in b.state()["guests"].values()) == {"pve3": 3}
+    assert a.state()["guests"] == {}
+    verdicts = {each["cluster"]: each["reason"] for each in made["vms"][0]["decision"]["clusters"]}
+    assert verdicts["b"] is None
+    assert "didn't have bridge 'vmbr9' (pve1, pve2)" in verdicts["a"]
+    assert [read_bridges(asked(each)) for each in (a, b)] == [["pve1", "pve2"], ["pve1", "pve2", "pve3"]]
+
+    twin = {"name": "web-0", "cluster": "a"}
+    refused = controller.fail("NoNodesAvailable", clusters=named(a=a, b=b, c=c), vms=[twin], **VM, **OTHER_CARD)
+    assert "no bridge 'vmbr9', or this user may not use it, known: vmbr0" in refused["msg"]
+    assert a.state()["guests"] == {}
+    assert [read_bridges(asked(each)) for each in (a, b, c)] == [["pve1", "pve2"], [], []]
+
+    a.set_node("pve2", bridges=["vmbr0", "vmbr9"])
+    made = controller.schedule(clusters=only_a_and_b, vms=[twin], **VM, **OTHER_CARD)
+    assert [guest["node"] for guest in a.state()["guests"].values()] == ["pve2"]
+    assert made["warnings"] == ['VM "web-0": exists on cluster b as well, which its entry does not name']

@@ -14,7 +14,7 @@ import time
 import typing as t
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...engine.batch_cycle import schedule_all
 from ...engine.profiles import Profile
@@ -26,6 +26,7 @@ from ...proxmox.api.reader import in_parallel
 from ...proxmox.tasks import QuorumGuard
 from ...reservations.ledger import LeasedCycle
 from ..access import Access, OtherCluster
+from ..bridges import ask_if_bridges_lack
 from ..job import Job
 from ..options.entries import Entry
 from ..placement import Lessons, Placement, Seen
@@ -105,6 +106,20 @@ class JointCycle:
             return site.placer.read(jobs, site.lessons, cycles[site.name])
 
         seen = self._call_each(read)
+        whole: set[Site] = set()
+        while True:
+            loose = self._place_all(entries, seen, whole)
+            lacks = self._call_each(lambda site: site not in whole and _ask_if_bridges_lack(site))
+            if not any(lacks.values()):
+                return loose
+            whole.update(site for site in lacks if lacks[site])
+            for site, each in seen.items():
+                site.placer.take_back(each.matches, each)
+
+    def _place_all(self, entries: Sequence[Entry], seen: Mapping[Site, Seen], whole: Collection[Site]) -> list[Job]:
+        """Find the cluster of each existing VM, and place the others. The bridges of all nodes are read of clusters in
+        whole.
+        """
         loose: list[Job] = []
         for site in self.sites:
             site.jobs = []
@@ -123,7 +138,7 @@ class JointCycle:
                     f"exists on cluster {join_words(elsewhere)} as well, which its entry does not name"
                 )
             candidates[entry.request.name] = [(by_name[name], found[name].job) for name in where]
-        return loose + self._schedule(seen, candidates)
+        return loose + self._schedule(seen, candidates, whole)
 
     def _call_each(self, work: Callable[[Site], T]) -> dict[Site, T]:
         """Call work for all clusters at the same time. Raises SiteLost if one of them did not answer."""
@@ -146,7 +161,12 @@ class JointCycle:
             raise SiteLost
         return found
 
-    def _schedule(self, seen: Mapping[Site, Seen], candidates: Mapping[str, Sequence[tuple[Site, Job]]]) -> list[Job]:
+    def _schedule(
+        self,
+        seen: Mapping[Site, Seen],
+        candidates: Mapping[str, Sequence[tuple[Site, Job]]],
+        whole: Collection[Site],
+    ) -> list[Job]:
         """Place the new VMs, each on one of its candidates, by name. Returns the jobs that fit nowhere."""
         new: dict[Site, list[Job]] = {site: [] for site in self.sites}
         for options in candidates.values():
@@ -155,7 +175,7 @@ class JointCycle:
 
         def prepare(site: Site) -> tuple[Placement, dict[Job, Request]]:
             _require_quorum(site, new[site])
-            placement = site.placer.prepare([*site.jobs, *new[site]], seen[site])
+            placement = site.placer.prepare([*site.jobs, *new[site]], seen[site], all_bridges=site in whole)
             return placement, site.placer.complete_requests(placement, placement.new)
 
         prepared = self._call_each(prepare)
@@ -175,6 +195,9 @@ class JointCycle:
                 job = Job(options[0][1].entry)
                 job.schedule(outcome)
                 loose.append(job)
+                for site, each in options:
+                    if each in prepared[site][1]:
+                        each.schedule(replace(outcome, request=prepared[site][1][each]))
             else:
                 site, job = next(each for each in options if each[0].name == chosen.member.name)
                 site.placer.note(job, outcome, placements[site])
@@ -204,6 +227,11 @@ class JointCycle:
 def names_reserved_at(access: Access, identity: str) -> set[str]:
     """Return the names of the VMs that are being created on a cluster, by the ledger of any cluster."""
     return {reservation.name for reservation in access.ledger.reservations(identity)}
+
+
+def _ask_if_bridges_lack(site: Site) -> bool:
+    access, placement = site.access, site.placement
+    return placement is not None and access.known_bridges is not None and ask_if_bridges_lack(access, placement)
 
 
 def _require_quorum(site: Site, new: Collection[Job]) -> None:
