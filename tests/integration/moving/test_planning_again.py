@@ -67,6 +67,35 @@ def test_plan_run__moves_a_guest_whose_move_by_others_ends_between_two_looks(
     assert not on(cluster, "pve2")
 
 
+@pytest.mark.parametrize("locked", [False, True])
+def test_plan_run__does_not_keep_a_guest_that_others_have_just_moved(
+    cluster: SimulatedCluster, access: Access, locked: bool
+) -> None:
+    """The list shows it on pve3, and on pve2 a moment later; or its config has the lock of a move that ends then."""
+    look = live_look(access, lambda snapshot: Goals(drain=frozenset({"pve2" if locked else "pve3"})))
+
+    def looks() -> Iterator[Sight]:
+        first = look()
+        guests = tuple(
+            guest if locked or guest.vmid != 201 else replace(guest, node="pve3")
+            for guest in first.state.guests.values()
+        )
+        yield replace(first, state=ClusterState(replace(first.state.snapshot, guests=guests)))
+        while True:
+            yield look()
+
+    seen = looks()
+    cluster.set_guest(201, config={"lock": "migrate" if locked else None})
+    run = PlanRun(access, {"balanced": profile()}, "balanced", OPTIONS, lambda: next(seen))
+    stuck = [guest.why for guest in run.prepare().plan.stuck]
+    cluster.set_guest(201, config={"lock": None})
+    outcome = run.execute()
+
+    assert stuck == (["it is locked (migrate)"] if locked else [])
+    assert not outcome.staying
+    assert (len(outcome.moved), on(cluster, "pve2")) == ((1, set()) if locked else (0, {201}))
+
+
 @both_versions
 def test_table_page_and_result__agree_with_the_cluster_after_another_plan(
     cluster: SimulatedCluster, controller: Controller

@@ -24,8 +24,9 @@ from .mobility_rules import Permitted, container_mobility, offline_cause, storag
 Answer = Mapping[str, t.Any]
 
 
-LOCKED = "it is locked"
-"""How the reason begins for which a locked guest is not moved."""
+LOCKED, GONE = "it is locked", "it is no longer on"
+PASSING = (LOCKED, GONE)
+"""How the reasons begin that may be over a moment later: others work on the guest, or have just moved it."""
 
 
 class Locked(CollectionError):
@@ -71,7 +72,7 @@ def read_mobility(
             return stuck(f"its node {guest.node} does not answer", "bring the node back")
         except ApiError as error:
             if is_missing(error.message):
-                return stuck(f"it is no longer on {guest.node}", "run again")
+                return stuck(f"{GONE} {guest.node}", "run again")
             return stuck(error.message, "see the message of Proxmox VE")
 
     return in_parallel(read, [guest.vmid for guest in wanted])

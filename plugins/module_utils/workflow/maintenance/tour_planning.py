@@ -20,7 +20,7 @@ from ...files import write_json
 from ...model import Guest, Identity, Snapshot
 from ...plans import Goals, Mobility, Move, NodeCourse, Stuck
 from ...proxmox.moves.drain_marks import DrainMarks
-from ...proxmox.moves.mobility import LOCKED
+from ...proxmox.moves.mobility import PASSING
 from ...proxmox.moves.mobility_ha import Surroundings
 from ...proxmox.moves.mobility_rules import presume, stuck
 from ...proxmox.tasks import Poller, stopping_guests
@@ -165,7 +165,7 @@ class _TourPlanner:
         concerned = {guest.vmid for guest in state.guests.values() if guest.node in goals.nodes} - busy.keys()
         known = {**self._mobility(state, goals, concerned), **busy}
         # What holds these guests ends soon, or would refuse to shut them down as well.
-        passing = busy.keys() | {vmid for vmid, each in known.items() if each.stuck[0].startswith(LOCKED)}
+        passing = busy.keys() | {vmid for vmid, each in known.items() if each.stuck[0].startswith(PASSING)}
         goals = replace(goals, if_stuck={v: what for v, what in goals.if_stuck.items() if v not in passing})
         guesses: dict[int, Mobility] = {}
         for seen, vmids in self._views(state, goals, {guest.vmid for guest in state.guests.values() if guest.vmid > 0}):
