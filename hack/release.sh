@@ -46,16 +46,15 @@ newer=$(git grep -nE 'version_added: *"?[0-9]' -- plugins roles extensions | pyt
 old=$(sed -n 's/^version: //p' galaxy.yml)
 sed -i "s/^version: .*/version: $version/" galaxy.yml
 sed -i "s/qemu_scheduler-proxmox-${old//./\\.}\.tar\.gz/qemu_scheduler-proxmox-$version.tar.gz/g" execution-environment.yml
-if [ "$fragments" != 0 ]; then
-  # Outside of the checkout: antsibull-changelog would copy all that is here, .venv included, or what git knows of build/.
-  elsewhere=$(mktemp -d)
-  source_copy=$elsewhere/$COLLECTION
-  copy_checkout "$source_copy"
-  (cd "$source_copy" && ANSIBLE_COLLECTIONS_PATH=$elsewhere antsibull-changelog release --version "$version") >/dev/null
-  rm -rf changelogs
-  cp -r "$source_copy/changelogs" "$source_copy/CHANGELOG.md" .
-  rm -rf changelogs/.plugin-cache.yaml "$elsewhere"
-fi
+# Also for a version that the changelog has already: what was added since belongs to it, and its date is that of the release.
+# Outside of the checkout: antsibull-changelog would copy all that is here, .venv included, or what git knows of build/.
+elsewhere=$(mktemp -d)
+source_copy=$elsewhere/$COLLECTION
+copy_checkout "$source_copy"
+(cd "$source_copy" && ANSIBLE_COLLECTIONS_PATH=$elsewhere antsibull-changelog release --version "$version" --update-existing --reload-plugins) >/dev/null
+rm -rf changelogs
+cp -r "$source_copy/changelogs" "$source_copy/CHANGELOG.md" .
+rm -rf changelogs/.plugin-cache.yaml "$elsewhere"
 python hack/generate_docs.py >/dev/null
 python hack/generate_schemas.py >/dev/null
 [ -n "${RELEASE_IN_COPY:-}" ] || { hack/lint.sh && hack/importer.sh; }
