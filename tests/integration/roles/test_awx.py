@@ -138,7 +138,8 @@ def test_credential__requires_no_ca() -> None:
 
 def test_credential__keeps_its_secrets_on_a_second_run() -> None:
     (setup,) = yaml.load((PLAYBOOKS / "awx_setup.yml").read_text(encoding="utf-8"), Loader)
-    (credential,) = (task["credential"] for task in setup["tasks"] if "credential" in task)
+    tasks = yaml.load((PLAYBOOKS / "tasks" / "awx_setup.yml").read_text(encoding="utf-8"), Loader)
+    (credential,) = (task["credential"] for task in tasks if "credential" in task)
     assert credential["update_secrets"] == "{{ awx_update_secrets }}"
     assert setup["vars"]["awx_update_secrets"] is False
 
