@@ -76,6 +76,10 @@ vms:
       description: VMID of the VM.
       type: int
       sample: 104
+    name:
+      description: Name of the VM. Null if there is no such VM.
+      type: str
+      sample: web-1
     node:
       description: Node of the VM. Null if there is no such VM.
       type: str

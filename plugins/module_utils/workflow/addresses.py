@@ -53,20 +53,23 @@ def wait_for_addresses(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[dict[str, t.Any]]:
-    """Return for each VM its C(vmid), C(node), C(addresses), the first of them as C(address), and C(reason) if it has
-    none.
+    """Return for each VM its C(vmid), C(name), C(node), C(addresses), the first of them as C(address), and C(reason) if
+    it has none.
 
     The guests are asked again until each has an address or the time is over. Guests without an agent, or whose agent
     does not report addresses, are not asked again: that does not change while they run. A reading that fails brings no
     news; if none succeeds until the time is over, the error of the last one is raised.
     """
     found: dict[int, dict[str, t.Any]] = {}
+    names: dict[int, str | None] = {}
     missing = list(vmids)
     deadline = clock() + seconds
     while True:
         failure: ApiError | ConnectionFailed | None = None
         try:
-            nodes = {row["vmid"]: row["node"] for row in reader.get("/cluster/resources", type="vm")}
+            rows = reader.get("/cluster/resources", type="vm")
+            nodes = {row["vmid"]: row["node"] for row in rows}
+            names = {row["vmid"]: row.get("name") for row in rows}
             ask = functools.partial(agent_addresses, reader, nodes, networks)
             found.update(in_parallel(ask, missing))
         except WrongConnection:
@@ -78,7 +81,7 @@ def wait_for_addresses(
         if not missing or clock() >= deadline:
             if failure is not None and not found:
                 raise failure
-            return [found[vmid] for vmid in vmids]
+            return [{**found[vmid], "name": names.get(vmid)} for vmid in vmids]
         sleep(max(min(PAUSE, deadline - clock()), 0.0))
 
 

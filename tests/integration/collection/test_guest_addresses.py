@@ -12,6 +12,7 @@ import pytest
 from hostile.changes import nested
 from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller
+from support.event_query import counted
 
 Start = Callable[..., SimulatedCluster]
 Control = Callable[..., Controller]
@@ -46,9 +47,14 @@ def test_odd_answer_of_an_agent__concerns_no_other_guest(
 ) -> None:
     cluster = start(with_guests(guest(100, GOOD), guest(101, *interfaces)))
     cluster.advance(30)
-    good, odd = control(cluster).run("vm_address_info", vmids=[100, 101])["vms"]
+    result = control(cluster).run("vm_address_info", vmids=[100, 101, 999])
+    good, odd, absent = result["vms"]
     assert (good["address"], good["reason"]) == ("192.0.2.9", None)
     assert (odd["addresses"], odd["reason"]) == (addresses, reason)
+    assert [each["name"] for each in (good, odd, absent)] == ["vm-100", "vm-101", None]
+    # As other modules name them.
+    facts = [each["canonical_facts"] for each in counted("vm_address_info", result)]
+    assert facts == [{"vmid": 100, "name": "vm-100"}, {"vmid": 101, "name": "vm-101"}]
 
 
 @pytest.mark.parametrize(

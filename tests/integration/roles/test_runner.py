@@ -5,18 +5,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import ansible_runner
 import pytest
-import yaml
 from simulated_cluster.client import SimulatedCluster
+from support.event_query import counted
 from support.pages import CHECKOUT
 from support.playbook import environment
 
@@ -50,14 +48,6 @@ def run(folder: Path, cluster: SimulatedCluster, playbook: str, **variables: Any
     )
 
 
-def event_query(module: str, result: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the query of a module for AAP makes of a result."""
-    queries = yaml.safe_load((CHECKOUT / "extensions/audit/event_query.yml").read_text(encoding="utf-8"))
-    command = ["jq", "--compact-output", queries[f"qemu_scheduler.proxmox.{module}"]["query"]]
-    done = subprocess.run(command, input=json.dumps(result), capture_output=True, text=True, check=True)
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
 def test_job__has_the_events_statistics_and_artefacts_that_awx_reads(cluster: SimulatedCluster, project: Path) -> None:
     vms = [{"name": "job-1", "memory": 1024, "cipassword": PASSWORD}, {"name": "job-2", "memory": 1024}]
     job = run(project, cluster, "provision.yml", qemu_vms=vms)
@@ -74,8 +64,7 @@ def test_job__has_the_events_statistics_and_artefacts_that_awx_reads(cluster: Si
         if event["event"] == "runner_on_ok" and event["event_data"].get("resolved_action", "").endswith("qemu_schedule")
     )
     assert {vm["status"] for vm in result["vms"]} == {"running"}
-    if shutil.which("jq"):
-        assert [each["name"] for each in event_query("qemu_schedule", result)] == ["job-1", "job-2"]
+    assert [each["name"] for each in counted("qemu_schedule", result)] == ["job-1", "job-2"]
     artefacts = project / "artifacts" / "provision.yml"
     assert (artefacts / "rc").read_text(encoding="utf-8") == "0"
     output = (artefacts / "stdout").read_text(encoding="utf-8")
@@ -94,9 +83,3 @@ def test_failed_job__says_why_in_its_last_event(cluster: SimulatedCluster, proje
     assert (job.status, job.rc) == ("failed", 2)
     failed = [event for event in job.events if event["event"] == "runner_on_failed"]
     assert "NoNodesAvailable" in failed[-1]["event_data"]["res"]["msg"]
-
-
-def test_queries_for_aap__are_about_modules_of_the_collection() -> None:
-    queries = yaml.safe_load((CHECKOUT / "extensions/audit/event_query.yml").read_text(encoding="utf-8"))
-    modules = {f"qemu_scheduler.proxmox.{path.stem}" for path in (CHECKOUT / "plugins" / "modules").glob("*.py")}
-    assert queries.keys() <= modules

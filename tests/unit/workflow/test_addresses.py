@@ -128,8 +128,8 @@ def test_no_waiting__asks_each_once() -> None:
 
 def test_vm_that_does_not_exist__is_not_asked() -> None:
     agents = Agents({})
-    missing = {"vmid": 101, "node": None, "address": None, "addresses": [], "reason": "there is no such VM"}
-    assert agents.wait([101], 0) == [missing]
+    nothing = {"name": None, "node": None, "address": None, "addresses": [], "reason": "there is no such VM"}
+    assert agents.wait([101], 0) == [{"vmid": 101, **nothing}]
     assert agents.asked == []
 
 
