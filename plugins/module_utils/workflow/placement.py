@@ -59,6 +59,7 @@ class Seen:
         begun: the VMID that each job has to use, and the decision of an earlier round whose outcome is unknown.
         real_nodes: the nodes of guests that are treated as if they had moved already, by VMID.
         lessons: those with which it was read.
+        beyond: warnings, as sentences, about VMs beyond their count.
     """
 
     snapshot: Snapshot
@@ -68,6 +69,7 @@ class Seen:
     begun: Mapping[Job, tuple[int | None, Decision | None]]
     real_nodes: Mapping[int, str]
     lessons: Lessons
+    beyond: Sequence[str] = ()
 
 
 @dataclass(slots=True)
@@ -81,7 +83,7 @@ class Placement:
         nodes: the usage of the nodes before and after.
         starting: the VMIDs of guests that the run starts.
         claims: the addresses of the run's VMs and of those of others.
-        doubts: warnings, as sentences, about VMs that may exist unnoticed.
+        doubts: warnings, as sentences, about VMs that may exist unnoticed, or beyond their count.
     """
 
     jobs: Sequence[Job]

@@ -25,7 +25,7 @@ from ..engine.scheduling_cycle import Scheduler
 from ..engine.usual import with_demand
 from ..engine.verdicts import Outcome
 from ..errors import CollectionError
-from ..model import Request, Snapshot
+from ..model import Guest, Request, Snapshot
 from ..proxmox.inventory.freshness import SETTLING
 from ..proxmox.making import TEMPLATE
 from ..proxmox.options.contradictions import check_new, config_with
@@ -56,6 +56,10 @@ if t.TYPE_CHECKING:
     from .address_book import AddressBook
     from .archives import Archives
     from .templates import Templates
+
+
+FindSurplus: t.TypeAlias = "t.Callable[[Iterable[Guest]], tuple[Sequence[Entry], Sequence[str]]]"
+"""Returns the entries that remove VMs beyond their count, of these guests, and warnings about others."""
 
 
 class Placer:
@@ -96,16 +100,25 @@ class Placer:
 
         return Templates(self._access.reader)
 
-    def place(self, jobs: Sequence[Job], lessons: Lessons, *, all_or_nothing: bool, reserve: bool) -> Placement:
+    def place(
+        self,
+        jobs: Sequence[Job],
+        lessons: Lessons,
+        *,
+        all_or_nothing: bool,
+        reserve: bool,
+        surplus: FindSurplus | None = None,
+    ) -> Placement:
         """Run one scheduling cycle: read the cluster, match existing VMs, place the others, and reserve their places.
 
         Without reserve, as in check mode, nothing is reserved. With all_or_nothing, nothing is reserved if a job
-        failed.
+        failed. surplus finds further VMs, which the run removes, among the guests: their jobs follow those given.
 
         Raises OtherCluster and LeaseLost if the cycle has to be repeated, and what reading raises.
         """
         with self.lease() if reserve else contextlib.nullcontext() as cycle:
-            seen = self.read(jobs, lessons, cycle)
+            seen = self.read(jobs, lessons, cycle, surplus)
+            jobs = list(seen.matches)
             for all_bridges in (False, True):
                 placement = self.prepare(jobs, seen, all_bridges=all_bridges)
                 clones = any(job.entry.clone is not None for job in placement.new)
@@ -190,16 +203,30 @@ class Placer:
                 job.limit_broken = " and ".join(reasons)
                 job.warnings.append(f"{job.entry.label} on {decision.node} {job.limit_broken}")
 
-    def read(self, jobs: Sequence[Job], lessons: Lessons, cycle: LeasedCycle | None) -> Seen:
-        """Read the cluster and match the jobs with existing VMs."""
+    def read(
+        self,
+        jobs: Sequence[Job],
+        lessons: Lessons,
+        cycle: LeasedCycle | None,
+        surplus: FindSurplus | None = None,
+    ) -> Seen:
+        """Read the cluster and match the jobs, and those of surplus, with existing VMs."""
         access = self._access
         entries = [job.entry for job in jobs]
         present = access.ledger.reservations(access.identity()) if cycle is None else cycle.reservations()
         reservations = access.of_others(present)
         known = known_guests(reservations, entries)
+        if surplus is not None:
+            # What may be removed is read, and not only known from reservations.
+            known = {vmid: guest for vmid, guest in known.items() if guest.proven}
         # Only a run that just deletes VMs may ignore the VMs that others are creating.
         settling = SETTLING if any(entry.state != "absent" for entry in entries) else 0.0
         snapshot = access.read(known, patience=settling)
+        beyond: Sequence[str] = ()
+        if surplus is not None:
+            late = {g.vmid: known[g.vmid].name for g in snapshot.guests if g.name is None and g.vmid in known}
+            removals, beyond = surplus(replace(g, name=late.get(g.vmid, g.name)) for g in snapshot.guests)
+            jobs, entries = [*jobs, *map(Job, removals)], [*entries, *removals]
         real_nodes = {guest.vmid: guest.node for guest in snapshot.guests if guest.vmid in lessons.moved}
         of_others = {each.vmid for each in reservations}
         own = {each.vmid: each.name for each in present if not each.source and each.vmid not in of_others}
@@ -224,7 +251,7 @@ class Placer:
             self._take_over(job, match)
         matched = dict(zip(jobs, matches, strict=True))
         begun = {job: (job.vmid, job.decision) for job in jobs}
-        return Seen(snapshot, reservations, counted, matched, begun, real_nodes, lessons)
+        return Seen(snapshot, reservations, counted, matched, begun, real_nodes, lessons, beyond)
 
     def take_back(self, jobs: Iterable[Job], seen: Seen) -> None:
         """Take back what was decided about jobs since the cluster was read, to decide again."""
@@ -302,9 +329,10 @@ class Placer:
         """Note the result of the cycle."""
         note_after(placement.nodes, placement.scheduler.cluster)
         entries, seen = [job.entry for job in placement.jobs], placement.seen
+        placement.doubts = seen.beyond
         if any(entry.accept_unknown for entry in entries):
             matches = [seen.matches[job] for job in placement.jobs]
-            placement.doubts = doubts(entries, matches, seen.counted.snapshot.guests)
+            placement.doubts = [*seen.beyond, *doubts(entries, matches, seen.counted.snapshot.guests)]
 
     def _take_over(self, job: Job, match: Match) -> None:
         """Note in a job what matching found. A requested VM that does not exist stays in the queue."""

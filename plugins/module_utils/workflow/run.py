@@ -25,7 +25,7 @@ from .foresight import foresee
 from .job import Job, State, requeue
 from .options.run_options import RunOptions
 from .placement import Lessons, Placement
-from .placing import Placer
+from .placing import FindSurplus, Placer
 from .progress import Progress, VMStep, Wait
 from .report import NodeUsage, VMReport, keep_before, note_after, note_change, report_of
 from .waiting import Waiting
@@ -63,11 +63,13 @@ class Run:
         lessons: Lessons | None = None,
         placement: Placement | None = None,
         wait_for_others: Callable[[bool], bool] = lambda failed: True,
+        surplus: FindSurplus | None = None,
     ) -> None:
         """room_maker is called at most once, when VMs lack room, so that other runs need not import the planner.
         approved is the plan that the run carries out, if there is one. keep receives the jobs before the first write,
         unless one of them has failed. placement is the first scheduling cycle, if it was gone through already.
         wait_for_others takes whether a job has failed. Called before the first write, it returns whether to write.
+        surplus is that of Placer.place.
         """
         self._options = options
         self._access = access
@@ -79,6 +81,7 @@ class Run:
         self._keep = keep
         self._placement = placement
         self._wait_for_others = wait_for_others
+        self._surplus = surplus
         self._began = time.monotonic()
         self._stop = access.stop
         self._creations = Creations(access.reader, options.timeout, Poller(sleep=self._stop.sleep))
@@ -103,7 +106,7 @@ class Run:
         self._writes = not (check_mode or self._access.offline)
         due: Sequence[Job] = self.jobs
         placement: Placement | None = None
-        first = self._placement
+        first, surplus = self._placement, self._surplus
         lessons, stands = self.lessons, False
         with self._end_when_interrupted():
             while due or placement is None:
@@ -115,8 +118,11 @@ class Run:
                         replace(lessons, abandoned=frozenset(self._creations.abandoned)),
                         all_or_nothing=self._options.all_or_nothing and not self.wrote,
                         reserve=self._writes,
+                        surplus=surplus,
                     )
-                    first = None
+                    if surplus is not None:
+                        due = self.jobs = list(placement.jobs)
+                    first = surplus = None
                     again = self._decide_rest(due, placement)
                 except CollectionError as error:
                     if isinstance(error, (OtherCluster, LeaseLost)) and requeue(due, error):

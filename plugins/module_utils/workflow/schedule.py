@@ -21,7 +21,7 @@ from .job import Job
 from .options.entries import Entry
 from .options.rules import facts_of
 from .options.run_options import RunOptions
-from .options.task import Task
+from .options.task import Task, surplus_entries
 from .placing import Placer
 from .progress import Progress, ProgressFile
 from .report import VMReport
@@ -90,7 +90,6 @@ def _run_on_one(
     task, left_nodes = task.on_each_node(read)
     if approved is not None:
         task = replace(task, entries=approved.hold(task.entries, task.series), series=())
-    removals, cautions = task.surplus(lambda: read().guests)
     placer = Placer(access, task, options.steps)
     plan: dict[str, t.Any] = {}
 
@@ -105,13 +104,22 @@ def _run_on_one(
         else:
             plan.update(_keep_plan(jobs, access.identity(), run.room, options.plan_file))
 
-    jobs = [Job(entry) for entry in (*task.entries, *removals)]
     keeps = check_mode or approved is not None or options.plan_file is not None
-    run = Run(options, access, placer, jobs, progress, room_maker, approved=approved, keep=keep if keeps else None)
+    run = Run(
+        options,
+        access,
+        placer,
+        [Job(entry) for entry in task.entries],
+        progress,
+        room_maker,
+        approved=approved,
+        keep=keep if keeps else None,
+        surplus=partial(surplus_entries, task.series, task.entries) if task.series else None,
+    )
     reports = run.execute(check_mode=check_mode)
     of_moves = () if run.room is None else run.room.warnings
     of_addresses = () if placer.addresses is None else placer.addresses.doubts
-    return FinishedRun(run, reports, [*cautions, *of_addresses, *of_moves, *left_nodes], run.room, plan)
+    return FinishedRun(run, reports, [*of_addresses, *of_moves, *left_nodes], run.room, plan)
 
 
 def _run_on_clusters(run: MultiClusterRun, task: Task, *, check_mode: bool) -> FinishedRun:

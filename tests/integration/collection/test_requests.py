@@ -102,6 +102,20 @@ def test_unchanged_run_of_many__costs_two_requests_and_one_per_vm(
     assert {call.split()[0] for call in calls} == {"GET"}
 
 
+def test_unchanged_run_of_a_count__costs_no_more_than_that_of_its_vms(
+    start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
+) -> None:
+    cluster = start(generated(10))
+    controller = control(cluster)
+    vms = [{"name": "web-{n}", "count": 6, "tags": ["web"], "surplus": "absent"}]
+    controller.schedule(vms=vms, **VM)
+    for _at_once_and_later in range(2):
+        asked(cluster)
+        assert controller.schedule(vms=vms, **VM)["changed"] is False
+        assert len(asked(cluster)) == 2 + 6
+        cluster.advance(120)
+
+
 def test_unrequested_data__is_not_read(controller: Controller, cluster: SimulatedCluster) -> None:
     controller.schedule(name="first", check=True, **VM)
     assert not [call for call in asked(cluster) if "hardware" in call or "/ha/" in call or "mapping" in call]
