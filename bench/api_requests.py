@@ -38,7 +38,7 @@ def measure(quick: bool) -> Section:
             "request reads those.",
             "Not reached: 4 requests at first contact, without network cards. The fifth finds out which cluster "
             "answers, before anything is reserved. Without it, two tasks that reach one cluster by two addresses would "
-            "each give away its last room. By the names that are read anyway, whoever can create a VM on another "
+            "each give away its last room. By the names that are read anyway, a user who creates a VM on another "
             "cluster of the same names would end what is reserved here. By the certificate of the connection, a node "
             "that still shows one of a former authority would be another cluster than its neighbours.",
             "Polls ask Proxmox how the task is getting on; the peer asks once a second.",
