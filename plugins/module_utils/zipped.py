@@ -10,6 +10,7 @@ Ansible never are.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
@@ -29,6 +30,8 @@ class SourceImporter(zipimport.zipimporter):
 if isinstance(getattr(__spec__, "loader", None), zipimport.zipimporter):
     # Imports make much and drop little: the collector would walk through all of it again and again.
     gc.set_threshold(100_000)
+    # At its end, the process would do so twice more.
+    atexit.register(gc.freeze)
     sys.path_hooks[:] = [SourceImporter if hook is zipimport.zipimporter else hook for hook in sys.path_hooks]
     for path, finder in list(sys.path_importer_cache.items()):
         if isinstance(finder, zipimport.zipimporter):

@@ -13,7 +13,8 @@ from pathlib import Path
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils import zipped
 
 PROGRAM = """
-import sys
+import atexit, gc, sys
+atexit.register(lambda: print(gc.get_freeze_count() > 0))
 compiled = []
 sys.addaudithook(lambda event, args: event == "compile" and compiled.append(str(args[1])))
 sys.path.insert(0, sys.argv[1])
@@ -23,7 +24,7 @@ for module in (box.part, box.inner, box.inner.leaf):
 """
 
 
-def test_modules_in_an_archive__are_compiled_once(tmp_path: Path) -> None:
+def test_modules_in_an_archive__are_compiled_once_and_not_walked_through_at_the_end(tmp_path: Path) -> None:
     archive = tmp_path / "box.zip"
     with zipfile.ZipFile(archive, "w") as file:
         file.write(zipped.__file__, "box/zipped.py")
@@ -34,4 +35,5 @@ def test_modules_in_an_archive__are_compiled_once(tmp_path: Path) -> None:
         f"{archive}/box/part.py 1 box.part",
         f"{archive}/box/inner/__init__.py 1 box.inner",
         f"{archive}/box/inner/leaf.py 1 box.inner.leaf",
+        "True",
     ]
