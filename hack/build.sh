@@ -8,8 +8,7 @@
 source "$(dirname "$0")/common.sh"
 
 source_copy=build/source/$COLLECTION
-copy_checkout "$source_copy"
-"$BIN/python" hack/docsite.py "$source_copy" >/dev/null
+copy_for_tarball "$source_copy"
 "$BIN/ansible-galaxy" collection build --force --output-path build "$source_copy" >/dev/null
 for tarball in build/qemu_scheduler-proxmox-*.tar.gz; do
   printf '%s (%s)\n' "$tarball" "$(du -h "$tarball" | cut -f1)"

@@ -55,3 +55,10 @@ copy_checkout() {
     while IFS= read -r -d '' file; do [ ! -e "$file" ] || printf '%s\0' "$file"; done |
     tar --null --files-from=- -cf - | tar -xf - -C "$to"
 }
+
+# copy_for_tarball DIR: the same, as the tarball has it: with the pages for documentation sites, and full links in each README.md.
+copy_for_tarball() {
+  copy_checkout "$1"
+  "$BIN/python" hack/docsite.py "$1" >/dev/null
+  "$BIN/python" hack/full_links.py "$1"
+}

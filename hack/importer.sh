@@ -34,8 +34,7 @@ export GALAXY_IMPORTER_CONFIG=$IMPORTER/galaxy-importer.cfg
 export PATH=$IMPORTER/bin:$PATH
 
 source_copy=$IMPORTER/source/$COLLECTION
-copy_checkout "$source_copy"
-"$BIN/python" hack/docsite.py "$source_copy" >/dev/null
+copy_for_tarball "$source_copy"
 "$BIN/ansible-galaxy" collection build --force --output-path "$IMPORTER" "$source_copy" >/dev/null
 
 tarball=$(echo "$IMPORTER"/qemu_scheduler-proxmox-*.tar.gz)

@@ -16,6 +16,7 @@ tag=v$version
 ! git rev-parse -q --verify "refs/tags/$tag" >/dev/null || die "the tag $tag exists"
 placeholders=$(grep -nE '^(repository|documentation|homepage|issues):.*(example\.(org|com)|CHANGE)' galaxy.yml || true)
 [ -z "$placeholders" ] || die "replace the placeholders in galaxy.yml first, and run make docs: $placeholders"
+grep -q '^documentation: .*/docs/index\.md$' galaxy.yml || die "documentation in galaxy.yml is not the address of docs/index.md, from which the links of README.md are made"
 
 if [ -n "${DRY_RUN:-}" ]; then
   copy=$(mktemp -d)

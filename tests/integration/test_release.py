@@ -13,20 +13,20 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.pages import CHECKOUT
+from support.pages import CHECKOUT, links
 
 NEXT = "99.0.0"
 
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """This checkout as it is now, without its tests, committed to a repository of its own."""
+    """This checkout as it is now, almost without its tests, committed to a repository of its own."""
     here = tmp_path / "checkout"
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", ":!tests"],
         cwd=CHECKOUT, capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
-    for name in filter(None, listed.split("\0")):
+    for name in (*filter(None, listed.split("\0")), "tests/config.yml", "tests/conftest.py"):
         if (CHECKOUT / name).exists():
             (here / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(CHECKOUT / name, here / name)
@@ -54,10 +54,11 @@ def release(here: Path, version: str, **env: str) -> subprocess.CompletedProcess
     )  # fmt: skip
 
 
-def make_publishable(here: Path) -> None:
+def make_publishable(here: Path, documentation: str = "/docs/index.md") -> None:
     """Fill in the placeholders, and add a fragment that a release needs."""
     galaxy = here / "galaxy.yml"
-    galaxy.write_text(galaxy.read_text(encoding="utf-8").replace("example.org", "host.invalid"), encoding="utf-8")
+    text = (CHECKOUT / "galaxy.yml").read_text(encoding="utf-8").replace("example.org", "host.invalid")
+    galaxy.write_text(text.replace("/docs/index.md", documentation), encoding="utf-8")
     fragment = here / "changelogs" / "fragments" / "summary.yml"
     fragment.write_text("release_summary: A test.\nbugfixes:\n  - Something.\n", encoding="utf-8")
     commit(here)
@@ -71,6 +72,8 @@ def test_release__is_refused_while_something_is_missing(clone: Path) -> None:
 
     assert "replace the placeholders in galaxy.yml" in refusal()
     assert "usage: make release VERSION=x.y.z" in refusal("1.0")
+    make_publishable(clone, documentation="/pages")
+    assert "documentation in galaxy.yml is not the address of docs/index.md" in refusal()
     make_publishable(clone)
     assert "is not newer than" in refusal("0.9.0")
     (clone / "stray.txt").write_text("x", encoding="utf-8")
@@ -105,6 +108,12 @@ def test_release__is_a_commit_a_tag_and_a_tarball(clone: Path, monkeypatch: pyte
     assert "https://git.host.invalid/" in (clone / "README.md").read_text(encoding="utf-8")
     with tarfile.open(clone / "build" / f"qemu_scheduler-proxmox-{NEXT}.tar.gz") as tarball:
         names = tarball.getnames()
+        tarball.extract("README.md", clone / "build", filter="data")
     assert "docs/schemas/vms.json" in names
-    assert not {name for name in names if name.startswith(("tests", "hack", ".github"))}
+    assert not {name for name in names if name.startswith(("hack", ".github"))}
+    assert {name for name in names if name.startswith("tests")} == {"tests", "tests/config.yml"}
+    # Automation Hub shows the page alone.
+    shown = set(links(clone / "build" / "README.md"))
+    assert "https://git.host.invalid/qemu_scheduler/proxmox/docs/operating.md#permissions" in shown
+    assert {link for link in shown if "://" not in link} == set()
     assert f"the tag v{NEXT} exists" in release(clone, NEXT).stderr

@@ -24,7 +24,8 @@ LABEL = "ansible_collections.qemu_scheduler.proxmox.docsite"
 def is_shipped(path: Path) -> bool:
     names = path.resolve().relative_to(CHECKOUT).parts
     parts = ["/".join(names[:number]) for number in range(1, len(names) + 1)]
-    return not any(fnmatch(part, pattern) for part in parts for pattern in IGNORED)
+    # galaxy.yml becomes MANIFEST.json.
+    return names != ("galaxy.yml",) and not any(fnmatch(part, pattern) for part in parts for pattern in IGNORED)
 
 
 SHIPPED = [page for page in pages() if is_shipped(page)]
