@@ -48,6 +48,8 @@ LINKS_HEAD = """---
 # Written by `make docs` from the addresses in galaxy.yml.
 """
 
+FORUM_TAG = "https://forum.ansible.com/tag/proxmox"
+
 PLACE = re.compile(r"(<!-- generated: ([a-z ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 HEADINGS = {
@@ -108,7 +110,7 @@ def project_links() -> list[str]:
     where = addresses()
     return [
         f"- Source and releases: [repository]({where['repository']})",
-        f"- Bugs, feature requests and questions: [issue tracker]({where['issues']})",
+        f"- Bugs and feature requests: [issue tracker]({where['issues']})",
         f"- Documentation of the newest release: [pages]({where['documentation']})",
     ]
 
@@ -123,7 +125,12 @@ def site_links() -> str:
             {"description": "Documentation of Proxmox VE", "url": "https://pve.proxmox.com/pve-docs/"},
             {"description": "API of Proxmox VE", "url": "https://pve.proxmox.com/pve-docs/api-viewer/"},
         ],
-        "communication": {"forums": [{"topic": "Questions and ideas: the issue tracker", "url": where["issues"]}]},
+        "communication": {
+            "forums": [
+                {"topic": "Ansible Forum, with the tag proxmox", "url": FORUM_TAG},
+                {"topic": "Bugs and ideas: the issue tracker", "url": where["issues"]},
+            ]
+        },
     }
     return LINKS_HEAD + yaml.dump(links, Dumper=Indented, sort_keys=False, width=120)
 

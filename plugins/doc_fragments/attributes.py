@@ -16,6 +16,10 @@ attributes:
     description: Predicts the actions and their results without performing them.
   diff_mode:
     description: Shows the state before and after the task.
+  platform:
+    description: The systems on which the module runs. The cluster itself is reached by its API.
+    platforms: posix
+    support: full
 """
 
     INFO_MODULE = r"""
