@@ -1,14 +1,18 @@
 # Copyright: (c) 2026, the qemu_scheduler.proxmox authors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether decisions stand that were made while the bridges of some nodes were not known."""
+"""Which nodes' bridges decisions depend on, and whether those stand that were made while some were not known."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import replace
 
 from ..engine.plugins.nodes import missing_bridge
+from ..engine.scheduling_cycle import Scheduler
 from ..errors import NoNodesAvailable, NoStorageAvailable
+from ..model import Node, Request
 from .access import Access
 from .placement import Placement
 
@@ -29,3 +33,21 @@ def ask_if_bridges_lack(access: Access, placement: Placement) -> bool:
     wanted = frozenset[str]().union(*(bridges for _node, bridges in chosen))
     found = access.bridges.read_for([hosts[name] for name, _bridges in chosen], wanted)
     return any(missing_bridge(bridges, replace(hosts[name], bridges=found[name])) for name, bridges in chosen)
+
+
+def with_bridges_of_eligible(access: Access, scheduler: Scheduler, requests: Iterable[Request]) -> tuple[Node, ...]:
+    """Return the nodes with the bridges of those that nothing else excludes for good, whatever else changes. Takes one
+    request for each of them whose bridges are not known.
+
+    If a VM finds its bridges on none of these, the other nodes are read as well, to tell which bridges there are.
+    """
+    online = {info.name: info.node for info in scheduler.cluster.nodes if info.node.online}
+    for request in [each for each in requests if each.bridges]:
+        refusals = scheduler.refusals(request, math.inf)
+        for_good = {name for name, refused in refusals.items() if not all(each.resolvable for each in refused.values())}
+        eligible = [node for name, node in online.items() if name not in for_good]
+        found = access.bridges.read_for(eligible, request.bridges)
+        known = [replace(node, bridges=found[node.name]) for node in eligible]
+        if known and all(missing_bridge(request.bridges, node) for node in known):
+            access.bridges.read(online.values())
+    return access.bridges.add_to(scheduler.cluster.snapshot.nodes, set(), of_all=False)

@@ -17,11 +17,13 @@ from ..engine.cache import ClusterState
 from ..engine.framework.interface import Subject
 from ..engine.how_many import MOST, CapacityReport, More, how_many
 from ..engine.profiles import Profile
+from ..engine.scheduling_cycle import Scheduler
 from ..engine.usual import with_demand
 from ..errors import InvalidRequest
 from ..model import Snapshot, Storage
 from ..proxmox.inventory.usage import WEEK, grid_for, timeframe_for
 from .access import Access, subjects_of
+from .bridges import with_bridges_of_eligible
 from .counting import Counted, cluster_state, count_reservations, with_moves
 from .options.device_options import device_attributes, device_needs
 from .options.entries import Entry, build_entries
@@ -105,7 +107,9 @@ class Shapes:
         resolved = [templates.resolve(entry, seen) for entry in entries]
         devices = device_needs(resolved, self.device_attributes)
         subjects = subjects_of(profiles_in_use(self.entries, self.profiles, self.default_profile).values())
-        whole = access.complete(counted.snapshot, resolved, subjects, devices, many=True, fresh=fresh)
+        whole = access.complete(
+            counted.snapshot, resolved, subjects, devices, many=True, fresh=fresh, all_bridges=False
+        )
         whole = replace(whole, volumes={**whole.volumes, **volumes})
         if known_only:
             whole = replace(whole, nodes=tuple(node for node in whole.nodes if node.demand))
@@ -113,6 +117,10 @@ class Shapes:
         requests = [access.standing.add_to_request(request, whole.nodes) for request in resolved]
         if Subject.DEMAND in subjects:
             requests = [with_demand(request, state.guests.values()) for request in requests]
+        if access.known_bridges is not None:
+            scheduler = Scheduler(state, self.profiles, self.default_profile)
+            whole = replace(whole, nodes=with_bridges_of_eligible(access, scheduler, requests))
+            state = cluster_state(with_moves(whole, counted.under_way), counted.stand_ins)
         firsts = {name: number for number, name in reversed(list(enumerate(self.names)))}
         alone = sorted(firsts.values()) if len(firsts) > 1 else ()
         return how_many(state, self.profiles, requests, default_profile=self.default_profile, most=most, alone=alone)

@@ -151,6 +151,29 @@ def test_same_bridges_on_several_clusters__cost_one_request_for_each_chosen_node
     assert [len(each) for each in calls["on"]] == [len(each) for each in calls["off"]]
 
 
+def test_capacity__reads_the_nodes_that_may_take_the_vm_once(
+    start: Callable[..., SimulatedCluster], control: Callable[..., Controller]
+) -> None:
+    cluster = start(cluster_of(0, {**DIFFERENT, "pve4": ["vmbr9"]}))
+    controller = control(cluster)
+    shape = {"memory": 512, "node_regex": "pve[23]"}
+    for read in (["pve2", "pve3"], []):
+        counted = controller.run("capacity_info", shapes=[{**shape, **CARD}])
+        fits = {node["node"]: (node["fit"] > 0, node["limited_by"]) for node in counted["nodes"]}
+        no = (False, "NodeRegex")
+        assert fits == {"pve1": no, "pve2": (True, "cpu"), "pve3": (True, "cpu"), "pve4": no}
+        assert read_bridges(asked(cluster)) == read
+    counted = controller.run("capacity_info", shapes=[{**shape, **OTHER_CARD}])
+    assert [node["fit"] > 0 for node in counted["nodes"]] == [False, False, True, False]
+    assert read_bridges(asked(cluster)) == ["pve1", "pve2", "pve3", "pve4"]
+    counted = controller.run("capacity_info", shapes=[{**shape, "node": "pve2", **OTHER_CARD}])
+    assert "no bridge 'vmbr9'" not in counted["reason"]
+    assert "1 node(s) didn't have bridge 'vmbr9' (pve2)" in counted["reason"]
+    typo = {"net": {"net0": "virtio,bridge=vmbr8"}}
+    counted = control(cluster).run("capacity_info", shapes=[{**shape, "node": "pve2", **typo}])
+    assert "no bridge 'vmbr8', or this user may not use it, known: vmbr0, vmbr9" in counted["reason"]
+
+
 NONE_OF_THEM = {"pve1": ["vmbr0"], "pve2": ["vmbr0"]}
 
 

@@ -169,8 +169,8 @@ class NetworkBridge(FilterPlugin):
     Proxmox would create the VM on such a node, but could not start it. The bridges of a chosen node are read before
     anything is written, with this plugin or without, unless it had them within the last hour. So the plugin costs
     nothing where all nodes have the same bridges. If a chosen node lacks one, all nodes of its cluster are read, one
-    API request for each, and the run decides again; in C(capacity_info), all are read at once. A node whose bridges
-    cannot be read, or of which the user sees none, is accepted.
+    API request for each, and the run decides again; C(capacity_info) reads all that no other filter excludes for good.
+    A node whose bridges cannot be read, or of which the user sees none, is accepted.
     """
 
     name = "NetworkBridge"
