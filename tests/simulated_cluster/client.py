@@ -218,6 +218,10 @@ class SimulatedCluster:
         """Forget every fault; storages are no longer full."""
         self._control("DELETE", "/faults")
 
+    def release(self) -> None:
+        """Let the requests and tasks go on that faults hold. All faults stay in force."""
+        self._control("PUT", "/released")
+
     def set_node(self, name: str, **state: Any) -> None:
         """``online``, ``maintenance``, ``cpu_use``, ``memory_use``, ``load``, ``dead_services``, ``clock_offset``,
         ``updates``, ``kernel``, ``kernels``, ``bridges``.

@@ -28,7 +28,7 @@ def add_routes(app: web.Application, cluster: Cluster) -> None:
         ("PUT", "/sim/storages/{name}", control.set_storage), ("POST", "/sim/guests", control.add_guest),
         ("PUT", "/sim/guests/{vmid}", control.set_guest), ("DELETE", "/sim/guests/{vmid}", control.remove_guest),
         ("POST", "/sim/advance", control.advance), ("PUT", "/sim/quorum", control.set_quorum),
-        ("DELETE", "/sim/tickets", control.revoke_tickets),
+        ("DELETE", "/sim/tickets", control.revoke_tickets), ("PUT", "/sim/released", control.release),
     )
     for method, path, handler in routes:
         app.router.add_route(method, path, _answering(handler))
@@ -126,6 +126,9 @@ class Control:
         self._cluster.faults.clear()
         for storage in self._cluster.storages.values():
             storage.full = False
+
+    def release(self, request: web.Request, body: dict[str, Any]) -> None:
+        self._cluster.faults.release()
 
     def set_node(self, request: web.Request, body: dict[str, Any]) -> None:
         node = self._cluster.nodes[request.match_info["name"]]

@@ -26,6 +26,7 @@ class Fault:
     drop: str | None = None
     delay: float = 0.0
     hang: bool = False
+    held: bool = False
     task_error: str | None = None
     task_seconds: float | None = None
     task_held: bool = False
@@ -34,7 +35,7 @@ class Fault:
     no_worker: bool = False
     seen: int = field(default=0, init=False)
     applied: int = field(default=0, init=False)
-    cleared: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    released: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     @classmethod
     def parse(cls, spec: dict[str, Any]) -> Fault:
@@ -70,6 +71,7 @@ class Effects:
         self.hang = self.vmid_taken = self.no_worker = False
         self.refusal: Fault | None = None
         self.drops: set[str | None] = set()
+        self.held = [fault.released for fault in faults if fault.held]
         self._faults = faults
         for fault in faults:
             self.delay += fault.delay
@@ -88,7 +90,7 @@ class Effects:
             orders.error = orders.error or fault.task_error
             orders.seconds = fault.task_seconds if fault.task_seconds is not None else orders.seconds
             orders.killed = orders.killed or fault.task_killed
-            orders.until = fault.cleared if fault.task_held else orders.until
+            orders.until = fault.released if fault.task_held else orders.until
         return orders
 
 
@@ -101,9 +103,13 @@ class Faults:
     def add(self, spec: dict[str, Any]) -> None:
         self._faults.append(Fault.parse(spec))
 
-    def clear(self) -> None:
+    def release(self) -> None:
+        """Let go on what is held."""
         for fault in self._faults:
-            fault.cleared.set()
+            fault.released.set()
+
+    def clear(self) -> None:
+        self.release()
         self._faults.clear()
 
     def for_request(self, method: str, path: str) -> Effects:

@@ -136,6 +136,8 @@ class Server:
     ) -> web.StreamResponse:
         cluster = self.cluster
         await cluster.clock.sleep(effects.delay + cluster.timing.request_seconds)
+        for released in effects.held:
+            await released.wait()
         if effects.hang:
             await asyncio.sleep(3600)
         if "before" in effects.drops:

@@ -22,6 +22,7 @@ from support.module_server import WITHOUT
 from support.waiting import until
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import CollectionError
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.ledger import PROOF_SECONDS
 
 NEVER_TOLD = {
     CollectionError.code: "the base of all others, raised nowhere itself",
@@ -150,14 +151,15 @@ class Stage:
         return self.run()
 
     def task_timeout(self) -> Result:
-        self.cluster.fault(**CREATE, task_seconds=600)
+        self.cluster.fault(**CREATE, task_held=True)
         return self.run(timeout=1)
 
     def interrupted(self) -> Result:
-        self.cluster.fault(method="GET", path="/cluster/resources$", delay=40)
+        self.cluster.fault(method="GET", path="/cluster/resources$", held=True)
         running = self.controller.start("qemu_schedule", name="web-1", memory=512)
         until(lambda: any(request["path"] == "/cluster/resources" for request in self.cluster.requests()))
         running.interrupt(signal.SIGTERM)
+        self.cluster.release()
         return running.result()
 
     def ledger_unavailable(self) -> Result:
@@ -186,12 +188,13 @@ class Stage:
         return self.run(name="app-1")
 
     def not_the_same_guest(self) -> Result:
-        self.cluster.fault(**CREATE, task_seconds=60, count=1)
+        self.cluster.fault(**CREATE, task_held=True, count=1)
         vms = [{"name": "web-1", "memory": 512}, {"name": "app-1", "state": "stopped"}]
         options = {"vms": vms, "parallel_creates": 1, "all_or_nothing": False}
         running = self.controller.start("qemu_schedule", **options)
         self._until_asked("POST", "/qemu")
         use_again(self.cluster, 100)
+        self.cluster.release()
         return running.result()
 
     def limit_exceeded(self) -> Result:
@@ -207,12 +210,14 @@ class Stage:
 
     def reservation_lost(self) -> Result:
         ledger = self.folder / "ledger.db"
-        self.cluster.fault(**CREATE, task_seconds=60)
+        self.cluster.fault(**CREATE, task_held=True)
         slow = self.controller.start("qemu_schedule", name="web-1", state="started", reservations=str(ledger))
         self._until_asked("POST", "/qemu")
         with closing(sqlite3.connect(ledger)) as database, database:
             # As if it had hung for longer than a reservation lasts, before it started what it had created.
             assert database.execute("DELETE FROM qemu_scheduler_reservations").rowcount == 1
+        time.sleep(PROOF_SECONDS)
+        self.cluster.release()
         return slow.result()
 
     def missing_library(self) -> Result:
@@ -220,7 +225,7 @@ class Stage:
 
     def lease_lost(self) -> Result:
         ledger = self.folder / "ledger.db"
-        self.cluster.fault(method="GET", path="/cluster/resources$", delay=10)
+        self.cluster.fault(method="GET", path="/cluster/resources$", delay=20)
         slow = self.controller.start("qemu_schedule", name="web-1", reservations=str(ledger))
         self._until_asked("GET", "/cluster/resources")
         with closing(sqlite3.connect(ledger, isolation_level=None)) as database:

@@ -596,10 +596,11 @@ def test_vm_that_was_removed_after_the_inventory_was_read__is_no_change(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     read = "/qemu/102/config$"
-    cluster.fault(method="GET", path=read, count=1, delay=30)
+    cluster.fault(method="GET", path=read, count=1, held=True)
     with ThreadPoolExecutor() as pool:
         absent = pool.submit(controller.schedule, name="spare", state="absent")
         until(lambda: any(re.search(read, request["path"]) for request in cluster.requests()))
         cluster.remove_guest(102)
+        cluster.release()
         result = absent.result()
     assert (result["changed"], result["vms"][0]["status"]) == (False, "absent")

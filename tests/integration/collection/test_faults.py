@@ -91,12 +91,16 @@ def test_what_was_made_before_a_wait__is_told_when_the_cluster_is_gone_after_it(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
     cluster.fault(method="GET", path="/cluster/tasks$", status=500, message="out of order", after=1)
-    failed = controller.fail(
-        "ApiError",
-        vms=[{"name": "web-1", "memory": 512}, {"name": "late", "context": {"delay": "2"}}],
-        all_or_nothing=False,
-        wait_for_capacity=60,
-    )
+    vms = [{"name": "web-1", "memory": 512}, {"name": "late", "memory": 60_000, "node": "pve1"}]
+    running = controller.start("qemu_schedule", vms=vms, all_or_nothing=False, wait_for_capacity=600)
+    until(lambda: named(cluster, "web-1"))
+    for vmid in [vmid for vmid, guest in cluster.state()["guests"].items() if guest["node"] == "pve1"]:
+        cluster.remove_guest(vmid)
+    cluster.advance(30)
+
+    failed = running.result()
+
+    assert failed["error_code"] == "ApiError"
     assert [vm["changed"] for vm in failed["vms"]] == [True, False]
     assert named(cluster, "web-1") == [failed["vms"][0]["vmid"]]
 
@@ -104,8 +108,8 @@ def test_what_was_made_before_a_wait__is_told_when_the_cluster_is_gone_after_it(
 def test_what_was_made_before_a_wait__is_told_when_the_wait_is_refused(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
-    wanted = [{"name": "web-1", "memory": 512}, {"name": "late", "context": {"delay": "30"}}]
-    running = controller.start("qemu_schedule", vms=wanted, all_or_nothing=False, wait_for_capacity=60)
+    wanted = [{"name": "web-1", "memory": 512}, {"name": "late", "context": {"delay": "300"}}]
+    running = controller.start("qemu_schedule", vms=wanted, all_or_nothing=False, wait_for_capacity=600)
     until(lambda: named(cluster, "web-1"))
     cluster.fault(method="GET", path="/cluster/resources$", status=403, message="no reading today")
 
@@ -217,11 +221,12 @@ def test_create_that_warns__is_a_success_that_says_so(controller: Controller, cl
 
 
 def test_full_storage__fails_the_create_and_leaves_nothing(controller: Controller, cluster: SimulatedCluster) -> None:
-    cluster.fault(**CREATE, delay=40)
+    cluster.fault(**CREATE, held=True)
     running = controller.start("qemu_schedule", name="web-1", **VM)
     until(lambda: sent(cluster))
     # There was room when it was decided.
     cluster.fault(storage_full="shared")
+    cluster.release()
     failed = running.result()
     assert failed["error_code"] == "TaskFailed", failed["msg"]
     assert named(cluster, "web-1") == []
@@ -400,12 +405,14 @@ def test_vms_of_a_dead_node__are_found_and_not_created_again(controller: Control
 def test_task_that_outlasts_its_time__is_an_error_and_its_vm_is_not_lost_sight_of(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
-    cluster.fault(**CREATE, task_seconds=60, count=1)
+    cluster.fault(**CREATE, task_held=True, count=1)
     failed = controller.fail("TaskTimeout", name="web-1", timeout=1, **VM)
     vm = failed["vms"][0]
     assert vm["error"]["upid"].startswith(f"UPID:{vm['decision']['node']}:")
     assert vm["error"]["upid"] in failed["msg"]
-    other = controller.schedule(name="web-2", **VM)
+    running = controller.start("qemu_schedule", name="web-2", **VM)
+    cluster.release()
+    other = running.result()
     assert other["vmid"] != vm["decision"]["vmid"]
     again = controller.schedule(name="web-1", **VM)
     assert (again["changed"], again["vmid"]) == (False, vm["decision"]["vmid"])

@@ -71,11 +71,12 @@ def test_guard__of_an_entry_holds_for_surplus_of_a_plan(controller: Controller, 
 def test_guard__holds_for_a_vm_that_got_the_vmid_meanwhile(
     controller: Controller, cluster: SimulatedCluster, guard: dict[str, Any]
 ) -> None:
-    cluster.fault(method="GET", path="/qemu/150/config$", count=1, delay=100)
+    cluster.fault(method="GET", path="/qemu/150/config$", count=1, held=True)
     running = controller.start("qemu_schedule", vmid=150, state="absent", **guard)
     until(lambda: any(request["path"].endswith("/qemu/150/config") for request in cluster.requests()))
     cluster.remove_guest(150)
     cluster.add_guest(vmid=150, name="payroll", node="pve1", memory=512, status="running", tags=["prod"])
+    cluster.release()
 
     failed = running.result()
 

@@ -54,6 +54,10 @@ def succeeded(results: list[Result]) -> dict[str, int]:
     return {result["name"]: result["vmid"] for result in results if not result.get("failed")}
 
 
+def posts(cluster: SimulatedCluster) -> list[dict[str, Any]]:
+    return [r for r in cluster.requests() if r["method"] == "POST"]
+
+
 def asked(cluster: SimulatedCluster, method: str, end: str) -> bool:
     return any(r["method"] == method and r["path"].endswith(end) for r in cluster.requests())
 
@@ -127,12 +131,13 @@ def test_limit_that_was_broken_in_a_race__is_reported(
     control: Callable[..., Controller], start: Callable[..., SimulatedCluster]
 ) -> None:
     cluster = start({**SMALL, "nodes": [{"name": "pve1", "cores": 8, "memory": 4096}]})
-    cluster.fault(**CREATE, delay=60, count=2)
+    cluster.fault(**CREATE, held=True, count=2)
     running: list[RunningModule] = []
     for number in (1, 2):
         options = {**VM, "name": f"vm-{number}", "vmid": 100 + number, "memory": 3072, "reservations": "none"}
         running.append(control(cluster).start("qemu_schedule", **options))
-        until(lambda: asked(cluster, "POST", "/qemu"))
+        until(lambda: sum(r["path"].endswith("/qemu") for r in posts(cluster)) == len(running))
+    cluster.release()
     results = [module.result() for module in running]
     assert sorted(succeeded(results)) == ["vm-1", "vm-2"]
     told = [result for result in results if result["vms"][0]["limit_broken"]]
@@ -175,12 +180,13 @@ def test_run_killed_between_reserving_and_creating__leaves_nothing_stuck(
 def test_run_killed_while_its_create_is_on_its_way__is_taken_over(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
-    cluster.fault(**CREATE, delay=10, count=1)
+    cluster.fault(**CREATE, held=True, count=1)
     run = controller.start("qemu_schedule", name="web-1", memory=512)
     until(lambda: asked(cluster, "POST", "/qemu"))
     run.kill()
     other = controller.schedule(name="web-2", memory=512)
     cluster.remove_guest(100)
+    cluster.release()
     result = controller.schedule(name="web-1", memory=512)
     assert result["vmid"] == 103, "its VMID is kept for it, though a lower one is free by now"
     found = names(cluster)
@@ -205,10 +211,11 @@ def test_run_killed_while_its_vm_is_being_made__is_taken_over(
 
 def test_killed_run_of_many__is_finished_by_the_next(controller: Controller, cluster: SimulatedCluster) -> None:
     vms = [{"name": f"web-{number}"} for number in range(6)]
-    cluster.fault(**CREATE, task_seconds=20, after=2, count=1)
+    cluster.fault(**CREATE, task_held=True, after=2, count=1)
     run = controller.start("qemu_schedule", vms=vms, memory=512, parallel_creates=1)
     until(lambda: is_answered(cluster, post=3))
     run.kill()
+    cluster.release()
     result = controller.schedule(vms=vms, memory=512)
     assert [vm["action"] for vm in result["vms"]] == ["none"] * 3 + ["create"] * 3
     found = names(cluster)

@@ -64,11 +64,12 @@ def sent(cluster: SimulatedCluster, method: str, end: str) -> list[dict[str, Any
 
 def killed(controller: Controller, cluster: SimulatedCluster, end: str, **options: Any) -> None:
     """Run a task that is killed while the task of its POST is running."""
-    cluster.fault(method="POST", path=f"{end}$", task_seconds=20, count=1)
+    cluster.fault(method="POST", path=f"{end}$", task_held=True, count=1)
     module = controller.start("qemu_schedule", **options)
     until(lambda: sent(cluster, "POST", end))
     until(lambda: any("/tasks/UPID" in r["path"] for r in cluster.requests()))
     module.kill()
+    cluster.release()
 
 
 def is_adjusted(cluster: SimulatedCluster, description: str | None = TEMPLATE["description"]) -> None:
@@ -170,9 +171,10 @@ def test_clone_for_another_node__is_found_where_it_is_by_then(
 def test_clone_that_outlasted_its_time__is_finished_by_the_next_run(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
-    cluster.fault(method="POST", path="/clone$", task_seconds=60, count=1)
+    cluster.fault(method="POST", path="/clone$", task_held=True, count=1)
     failed = controller.fail("TaskTimeout", timeout=1, state="started", **CLONE)
     assert "UPID:" in failed["msg"]
+    cluster.release()
     assert controller.schedule(state="started", **CLONE)["vms"][0]["actions"] == ["finish", "start"]
     is_adjusted(cluster)
     unchanged(controller, state="started", **CLONE)
@@ -247,10 +249,11 @@ def test_vm_that_has_the_vmid_of_an_unfinished_clone__is_not_finished(
     """All clones of a template share their time of creation, and the owner of one may give it another UUID: the killed
     run has noted the identity of its own.
     """
-    cluster.fault(method="PUT", path="/resize$", task_seconds=20, count=1)
+    cluster.fault(method="PUT", path="/resize$", task_held=True, count=1)
     module = controller.start("qemu_schedule", state="started", **CLONE)
     until(lambda: sent(cluster, "PUT", "/resize"))
     module.kill()
+    cluster.release()
     config = guest_of(cluster)["config"]
     cluster.advance(30)
     use_again(cluster, int(guest_of(cluster)["vmid"]), "web-1", status="stopped", config={
@@ -286,10 +289,11 @@ def test_new_vm_whose_marks_were_all_set_again__is_still_the_same(
 ) -> None:
     """The killed run has noted its identity. No other VM was made under its VMID at its time."""
     options = {**IMPORT, "state": "started"}
-    cluster.fault(method="PUT", path="/resize$", task_seconds=20, count=1)
+    cluster.fault(method="PUT", path="/resize$", task_held=True, count=1)
     module = controller.start("qemu_schedule", **options)
     until(lambda: sent(cluster, "PUT", "/resize"))
     module.kill()
+    cluster.release()
     other = "22222222-2222-4333-8444-555555555555"
     cluster.set_guest(int(guest_of(cluster)["vmid"]), config={"smbios1": f"uuid={other}", "vmgenid": other})
     cluster.advance(30)

@@ -345,7 +345,7 @@ def test_run_that_is_killed__leaves_nothing_that_another_controller_moves_again(
 ) -> None:
     for vmid in (101, 102, 103):
         cluster.set_guest(vmid, load={"cpu": [0.6]})
-    cluster.fault(method="POST", path="/migrate$", task_seconds=200)
+    cluster.fault(method="POST", path="/migrate$", task_held=True)
     task = {"qemu_scheduler.proxmox.cluster_rebalance": {**BY_USE, "parallel": {"cluster": 1}}}
     killed = "`SIGKILL` to `ansible-playbook`"
     with playbook(killed, task, cluster.environment(), "direct") as running:

@@ -29,7 +29,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.st
 from .conftest import TIME_SCALE
 
 
-def executed(access: Access, *moves: Move, timeout: float = 100, caps: Caps | None = None) -> list[str]:
+def executed(access: Access, *moves: Move, timeout: float = 100_000, caps: Caps | None = None) -> list[str]:
     """Carry moves out in the time of the cluster, and return their outcomes."""
     session = access.writer()
     poller = Poller(lambda: time.monotonic() / TIME_SCALE, lambda seconds: time.sleep(seconds * TIME_SCALE))
@@ -59,6 +59,6 @@ def test_executor__starts_nothing_after_a_failure_and_follows_what_is_under_way(
 
 
 def test_executor__keeps_the_reservation_of_a_move_that_may_go_on(cluster: SimulatedCluster, access: Access) -> None:
-    cluster.fault(method="POST", path="/104/migrate", task_seconds=100.0)
+    cluster.fault(method="POST", path="/104/migrate", task_held=True)
     assert executed(access, move(104), timeout=5) == [UNKNOWN]
     assert phases(access) == {104: "binding"}

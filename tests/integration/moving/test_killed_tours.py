@@ -178,7 +178,7 @@ def test_tour__goes_on_after_a_module_was_killed_in_its_middle(
 ) -> None:
     running = {vmid for vmid, guest in cluster.state()["guests"].items() if guest["status"] == "running"}
     # The migration goes on long after the end of the run.
-    cluster.fault(method="POST", path="/migrate$", task_seconds=100, count=1)
+    cluster.fault(method="POST", path="/migrate$", task_held=True, count=1)
     first = control()
     assert not first.run("maintenance_tour", state="begun", name=options["name"]).get("failed")
     begun = first.start(module, **options)
@@ -186,6 +186,7 @@ def test_tour__goes_on_after_a_module_was_killed_in_its_middle(
         assert begun.is_running
         time.sleep(0.02)
     begun.kill()
+    cluster.release()
 
     tour = Tour(cluster, control())
     tour.run()

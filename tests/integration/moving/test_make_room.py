@@ -131,11 +131,12 @@ def test_make_room__serves_the_others_where_not_all_are_needed(
 def test_make_room__keeps_the_room_from_others_and_is_completed_by_the_next_run(
     cluster: SimulatedCluster, controller: Controller
 ) -> None:
-    cluster.fault(method="POST", path="/migrate$", task_seconds=450, count=1)
+    cluster.fault(method="POST", path="/migrate$", task_held=True, count=1)
     running = controller.start("qemu_schedule", **BIG, **ROOM)
     until(lambda: posts(cluster))
     others = controller.run("qemu_schedule", name="other", memory=2048, node="pve1")
     running.interrupt(signal.SIGINT)
+    cluster.release()
     result = running.result()
 
     assert "would exceed the memory overcommit ratio" in others["msg"]
@@ -266,10 +267,11 @@ def test_plan__that_was_killed_is_completed_by_applying_it_again(
     cluster: SimulatedCluster, controller: Controller
 ) -> None:
     plan = plan_of_two(controller)
-    cluster.fault(method="POST", path="/migrate$", task_seconds=100, count=1)
+    cluster.fault(method="POST", path="/migrate$", task_held=True, count=1)
     running = controller.start("qemu_schedule", **TWO, **ROOM, apply=plan)
     until(lambda: any(r["method"] == "GET" and "qmigrate" in r["path"] for r in cluster.requests()))
     running.kill()
+    cluster.release()
 
     result = controller.schedule(**TWO, **ROOM, apply=plan)
 
@@ -327,10 +329,11 @@ def test_make_room__reserves_nothing_any_more_where_the_cluster_cannot_be_read_a
     cluster: SimulatedCluster, controller: Controller
 ) -> None:
     plan = plan_of_two(controller)
-    cluster.fault(method="POST", path="/migrate$", task_seconds=100)
+    cluster.fault(method="POST", path="/migrate$", task_held=True)
     running = controller.start("qemu_schedule", **TWO, **ROOM, apply=plan)
     until(lambda: posts(cluster))
     cluster.fault(method="GET", path="/cluster/resources$", status=403, message="no reading today")
+    cluster.release()
 
     result = running.result()
 

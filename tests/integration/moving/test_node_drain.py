@@ -99,10 +99,11 @@ def test_drain__of_an_empty_node_reads_no_node(cluster: SimulatedCluster, contro
 
 
 def test_drain__moves_as_many_at_once_as_it_may(cluster: SimulatedCluster, controller: Controller) -> None:
-    cluster.fault(method="POST", path=MIGRATIONS, task_seconds=60)
+    cluster.fault(method="POST", path=MIGRATIONS, task_held=True)
     running = controller.start("node_drain", **DRAIN, parallel={"cluster": 4, "per_node_out": 3})
     until(lambda: len(posts(cluster)) == 3)
     running.interrupt(signal.SIGINT)
+    cluster.release()
     running.result()
 
     assert len(posts(cluster)) == 3
@@ -232,7 +233,7 @@ def test_apply__goes_on_where_a_killed_run_has_left_the_plan(
 ) -> None:
     file = str(tmp_path / "plan.json")
     planned = controller.run("node_drain", check=True, **DRAIN, plan_file=file)["plan"]
-    cluster.fault(method="POST", path=MIGRATIONS, task_seconds=100)
+    cluster.fault(method="POST", path=MIGRATIONS, task_held=True, after=1)
     running = controller.start("node_drain", **DRAIN, apply=file, parallel={"cluster": 1})
     until(lambda: len(posts(cluster)) == 2)
     running.kill()
@@ -323,10 +324,11 @@ def test_drain__names_every_guest_that_stays_after_a_failure(cluster: SimulatedC
 
 
 def test_drain__that_can_plan_no_further_says_what_has_moved(cluster: SimulatedCluster, controller: Controller) -> None:
-    cluster.fault(method="POST", path=MIGRATIONS, task_seconds=60)
+    cluster.fault(method="POST", path=MIGRATIONS, task_held=True)
     running = controller.start("node_drain", **DRAIN, parallel={"cluster": 1})
     until(lambda: posts(cluster))
     cluster.fault(method="GET", path="/cluster/resources$", status=403, message="no reading today")
+    cluster.release()
 
     result = running.result()
 
@@ -366,10 +368,11 @@ def test_drain__moves_guests_that_must_be_together_one_after_the_other(
 def test_drain__a_guest_that_is_started_meanwhile_is_planned_anew(
     cluster: SimulatedCluster, controller: Controller
 ) -> None:
-    cluster.fault(method="POST", path=MIGRATIONS, task_seconds=20, count=1)
+    cluster.fault(method="POST", path=MIGRATIONS, task_held=True, count=1)
     running = controller.start("node_drain", **DRAIN, parallel={"cluster": 1})
     until(lambda: posts(cluster))
     cluster.set_guest(105, status="running")
+    cluster.release()
     result = running.result()
 
     assert not result.get("failed"), result["msg"]
@@ -381,10 +384,11 @@ def test_drain__a_guest_that_is_started_meanwhile_is_planned_anew(
 def test_drain__that_is_interrupted_starts_nothing_new_and_goes_on_when_run_again(
     cluster: SimulatedCluster, controller: Controller, number: signal.Signals
 ) -> None:
-    cluster.fault(method="POST", path=MIGRATIONS, task_seconds=100, count=1)
+    cluster.fault(method="POST", path=MIGRATIONS, task_held=True, count=1)
     running = controller.start("node_drain", **DRAIN, parallel={"cluster": 1})
     until(lambda: posts(cluster))
     running.interrupt(number)
+    cluster.release()
     result = running.result()
 
     assert result["error_code"] == "Interrupted"
@@ -397,10 +401,11 @@ def test_drain__that_is_interrupted_starts_nothing_new_and_goes_on_when_run_agai
 def test_drain__that_is_interrupted_between_two_marks_has_changed_one(
     cluster: SimulatedCluster, controller: Controller
 ) -> None:
-    cluster.fault(method="POST", path="/pools$", delay=2, after=1)
+    cluster.fault(method="POST", path="/pools$", held=True, after=1)
     running = controller.start("node_drain", name=["pve1", "pve2"])
     until(lambda: len(writes(cluster)) == 2)
     running.interrupt(signal.SIGINT)
+    cluster.release()
 
     result = running.result()
 
@@ -411,11 +416,11 @@ def test_drain__that_is_interrupted_between_two_marks_has_changed_one(
 def test_drain__that_is_interrupted_before_a_move_is_sent_does_not_say_that_it_continues(
     cluster: SimulatedCluster, controller: Controller
 ) -> None:
-    # Seconds of the cluster, whose clock is fast: the request has to last until somebody looks.
-    cluster.fault(method="GET", path="/qemu/101/migrate$", delay=100, after=1)
+    cluster.fault(method="GET", path="/qemu/101/migrate$", held=True, after=1)
     running = controller.start("node_drain", **DRAIN, parallel={"cluster": 1})
     until(lambda: sum(r["path"].endswith("/qemu/101/migrate") for r in cluster.requests()) == 2)
     running.interrupt(signal.SIGINT)
+    cluster.release()
 
     result = running.result()
 
@@ -531,14 +536,16 @@ def test_drain__moves_away_what_arrives_while_it_is_under_way(
 
 
 def test_drain__whose_guest_leaves_although_its_move_failed_warns(
-    cluster: SimulatedCluster, controller: Controller
+    cluster: SimulatedCluster, controller: Controller, tmp_path: Path
 ) -> None:
     """A move that the HA manager begins too late is one."""
     cluster.fault(method="POST", path="/qemu/101/migrate$", task_error="migration problems")
-    cluster.fault(method="POST", path="/qemu/10[2-4]/migrate$", task_seconds=20)
-    running = controller.start("node_drain", **DRAIN)
-    until(lambda: len(posts(cluster)) >= 3)
+    cluster.fault(method="POST", path="/qemu/10[2-4]/migrate$", task_held=True)
+    progress = tmp_path / "progress"
+    running = controller.start("node_drain", **DRAIN, progress_file=str(progress), parallel={"cluster": 2})
+    until(lambda: progress.exists() and '"failed"' in progress.read_text(encoding="utf-8"))
     cluster.remove_guest(101)
+    cluster.release()
     result = running.result()
 
     assert not result.get("failed"), result["msg"]

@@ -306,10 +306,11 @@ def test_drain__leaves_a_vm_running_that_does_not_shut_down(start: Start) -> Non
 
 def test_drain__leaves_a_vm_off_in_no_interrupted_run(start: Start) -> None:
     with start(vm(101, **HOST), cpus=(AMD, INTEL, INTEL)) as (cluster, controller):
-        cluster.fault(method="POST", path="/101/migrate$", task_seconds=100)
+        cluster.fault(method="POST", path="/101/migrate$", task_held=True)
         running = controller.start("node_drain", **RESTART)
         until(lambda: "pve1 migrate" in steps(cluster, 101))
         running.interrupt(signal.SIGINT)
+        cluster.release()
         assert running.result()["error_code"] == "Interrupted"
         assert not on(cluster, "pve1")
         assert is_running(cluster, 101)

@@ -144,4 +144,4 @@ def poller() -> Poller:
 
 @pytest.fixture
 def binder(session: Session, poller: Poller) -> Binder:
-    return Binder(session, TaskFollower(session, timeout=300, poller=poller))
+    return Binder(session, TaskFollower(session, timeout=30_000, poller=poller))

@@ -290,7 +290,7 @@ def test_start__ha_that_fails_to_start_a_vm_is_told(cluster, binder, root):
 def test_start__without_the_right_to_read_ha_the_status_of_the_vm_decides(cluster, blind, root, poller):
     manage(root, 100)
 
-    binder = Binder(blind, TaskFollower(blind, timeout=300, poller=poller))
+    binder = Binder(blind, TaskFollower(blind, timeout=30_000, poller=poller))
     binder.lifecycle.start("pve1", guest(cluster, binder, 100))
 
     assert status(cluster, 100) == "running"
@@ -432,7 +432,7 @@ def test_running_vm__is_stopped_and_deleted(cluster, binder):
 
 
 def test_delete__a_user_who_may_not_see_the_quorum_deletes_all_the_same(cluster, blind, poller):
-    binder = Binder(blind, TaskFollower(blind, timeout=300, poller=poller))
+    binder = Binder(blind, TaskFollower(blind, timeout=30_000, poller=poller))
     assert binder.lifecycle.delete("pve1", guest(cluster, binder, 100))
 
     assert 100 not in cluster.state()["guests"]
@@ -472,7 +472,7 @@ def test_vm__is_deleted_though_the_answer_was_lost(cluster, binder, when):
 
 def replaced_during(cluster, method: str, path: str, act: Callable[[], bool], **fault: t.Any) -> bool:
     """Act, and replace VM 100 or 101 by another one while the first request that fits is under way."""
-    cluster.fault(method=method, path=path, count=1, delay=30, **fault)
+    cluster.fault(method=method, path=path, count=1, held=True, **fault)
     with ThreadPoolExecutor() as pool:
         acting = pool.submit(act)
         until(lambda: any(call.startswith(method) and re.search(path, call) for call in calls(cluster)))
@@ -480,6 +480,7 @@ def replaced_during(cluster, method: str, path: str, act: Callable[[], bool], **
         node = cluster.state()["guests"][vmid]["node"]
         cluster.remove_guest(vmid)
         cluster.add_guest(vmid=vmid, name="payroll", node=node, memory=512)
+        cluster.release()
         return acting.result()
 
 

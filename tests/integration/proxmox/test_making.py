@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import time
 import typing as t
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -207,14 +206,13 @@ def test_lost_answer__is_followed_to_the_end_of_a_long_task(cluster, binder, how
 
 def test_request_that_came_through_late__is_recognized_when_it_is_sent_again(cluster, binder):
     cluster.fault(method="POST", path=CREATE, count=1, drop="before")
-    cluster.fault(method="POST", path=CREATE, after=1, delay=50)
+    cluster.fault(method="POST", path=CREATE, after=1, held=True)
 
     with ThreadPoolExecutor() as thread:
         making = thread.submit(create, binder)
-        while "GET /cluster/resources" not in calls(cluster):
-            time.sleep(0.01)
-        time.sleep(0.2)
+        until(lambda: calls(cluster).count("POST /nodes/pve1/qemu") == 2)
         cluster.add_guest(vmid=200, name="web", node="pve1")
+        cluster.release()
 
         assert making.result().vmid == 200
 
@@ -341,13 +339,14 @@ def test_create__proves_its_reservation_before_each_sending(cluster, binder):
 def test_vm_that_was_replaced_while_it_was_started__joins_ha_for_nobody(cluster, binder, name):
     """While the process was paused, the VM may have been removed, and its VMID may have been reused."""
     vm = Decision(Request(name="web", running=True, ha=HAIntent(state="started")), "pve1", 200)
-    cluster.fault(method="POST", path="/status/start$", count=1, delay=30)
+    cluster.fault(method="POST", path="/status/start$", count=1, held=True)
 
     with ThreadPoolExecutor() as thread:
         making = thread.submit(binder.create, vm, params(vm))
         until(lambda: "POST /nodes/pve1/qemu/200/status/start" in calls(cluster))
         cluster.remove_guest(200)
         cluster.add_guest(vmid=200, name=name, node="pve1", status="running")
+        cluster.release()
         with pytest.raises(VMIDTaken, match="VMID 200: it belongs to another guest now"):
             making.result()
 
@@ -362,7 +361,7 @@ def test_node_that_cannot_be_reached__has_not_made_anything(cluster, binder):
 
 
 def test_task_that_outlasts_its_time__leaves_the_vm_to_go_on(cluster, session, poller):
-    cluster.fault(method="POST", path=CREATE, task_seconds=500)
+    cluster.fault(method="POST", path=CREATE, task_held=True)
     binder = Binder(session, TaskFollower(session, timeout=20, poller=poller))
 
     bound = create(binder)
@@ -381,7 +380,7 @@ def test_warnings_of_a_task__are_passed_on(cluster, binder):
 
 
 def test_tags_that_a_create_may_not_set__are_set_afterwards(cluster, version, operator, poller):
-    binder = Binder(operator, TaskFollower(operator, timeout=300, poller=poller))
+    binder = Binder(operator, TaskFollower(operator, timeout=30_000, poller=poller))
 
     create(binder, pool="web", tags="free")
     create(binder, decision(201, "web-2"), pool="web", tags="free")
@@ -392,7 +391,7 @@ def test_tags_that_a_create_may_not_set__are_set_afterwards(cluster, version, op
 
 
 def test_vm_whose_tags_are_refused_for_good__is_not_left_behind(cluster, version, operator, poller, root):
-    binder = Binder(operator, TaskFollower(operator, timeout=300, poller=poller))
+    binder = Binder(operator, TaskFollower(operator, timeout=30_000, poller=poller))
     root.put("/cluster/options", {"registered-tags": "core"})
 
     if version == "8.4":
@@ -594,15 +593,15 @@ def test_what_could_not_be_removed__is_told(cluster, binder):
 def fail_and_find(cluster, binder, name: str, made: int | None = None, **config: t.Any) -> None:
     """Let a create fail, and a guest be there when the binder looks what was left; made: seconds after its begin."""
     cluster.fault(method="POST", path=CREATE, task_error="went wrong")
-    cluster.fault(method="GET", path="/qemu/200/config$", delay=50)
+    cluster.fault(method="GET", path="/qemu/200/config$", held=True)
     with ThreadPoolExecutor() as thread:
         failing = thread.submit(create, binder)
-        while not (logs := [request["path"] for request in cluster.requests() if request["path"].endswith("/log")]):
-            time.sleep(0.01)
-        time.sleep(0.1)
+        until(lambda: "GET /nodes/pve1/qemu/200/config" in calls(cluster))
+        log = next(request["path"] for request in cluster.requests() if request["path"].endswith("/log"))
         if made is not None:
-            config["meta"] = f"creation-qemu=9.2.0,ctime={Upid.parse(logs[0].split('/')[4]).started + made}"
+            config["meta"] = f"creation-qemu=9.2.0,ctime={Upid.parse(log.split('/')[4]).started + made}"
         cluster.add_guest(vmid=200, node="pve1", name=name, config=config)
+        cluster.release()
         with pytest.raises(TaskFailed, match="went wrong"):
             failing.result()
 
@@ -632,17 +631,17 @@ def test_vm_that_others_made__is_not_removed_after_a_failed_create(cluster, bind
 def test_vm_that_others_made_anew__is_not_removed_after_a_failed_create(cluster, session, binder):
     """Within one second, so that only the list of tasks tells it from ours."""
     cluster.fault(method="POST", path=CREATE, task_error="went wrong", count=1)
-    cluster.fault(method="GET", path="/qemu/200/config$", delay=50)
+    cluster.fault(method="GET", path="/qemu/200/config$", held=True)
     with ThreadPoolExecutor() as thread:
         failing = thread.submit(create, binder)
-        while not (logs := [request["path"] for request in cluster.requests() if request["path"].endswith("/log")]):
-            time.sleep(0.01)
+        until(lambda: "GET /nodes/pve1/qemu/200/config" in calls(cluster))
+        log = next(request["path"] for request in cluster.requests() if request["path"].endswith("/log"))
         cluster.advance(2)
         session.post("/nodes/pve1/qemu", params(decision()))
-        while cluster.state()["guests"].get(200, {}).get("name") != "web":
-            time.sleep(0.01)
-        began = Upid.parse(logs[0].split("/")[4]).started
+        until(lambda: cluster.state()["guests"].get(200, {}).get("name") == "web")
+        began = Upid.parse(log.split("/")[4]).started
         cluster.set_guest(200, config={"meta": f"creation-qemu=9.2.0,ctime={began}"})
+        cluster.release()
         with pytest.raises(TaskFailed, match="went wrong"):
             failing.result()
 
@@ -652,7 +651,7 @@ def test_vm_that_others_made_anew__is_not_removed_after_a_failed_create(cluster,
 def test_create__root_removes_the_empty_vm_of_a_task_that_could_not_be_started_and_makes_it(cluster, root, poller):
     cluster.fault(method="POST", path=CREATE, count=1, no_worker=True)
 
-    result = create(Binder(root, TaskFollower(root, timeout=300, poller=poller)))
+    result = create(Binder(root, TaskFollower(root, timeout=30_000, poller=poller)))
 
     assert result.vmid == 200
     assert cluster.state()["guests"][200]["name"] == "web"

@@ -178,7 +178,7 @@ def test_what_is_imported__grows_and_never_shrinks(controller: Controller, clust
 def test_what_another_process_is_creating__takes_its_space_already(
     controller: Controller, cluster: SimulatedCluster, storage: str, room: set[str]
 ) -> None:
-    cluster.fault(**CREATE, delay=200, count=1)
+    cluster.fault(**CREATE, held=True, count=1)
     size = 39 if storage == "thick" else 174
     slow = controller.start("qemu_schedule", name="slow", node="pve3", scsi={"scsi0": f"{storage}:{size}"})
     create_is_on_its_way(cluster)
@@ -193,7 +193,7 @@ def test_what_another_process_is_creating__takes_its_space_already(
 def test_vm_that_another_process_is_creating__keeps_others_away(
     controller: Controller, cluster: SimulatedCluster
 ) -> None:
-    cluster.fault(**CREATE, delay=200, count=1)
+    cluster.fault(**CREATE, held=True, count=1)
     slow = controller.start("qemu_schedule", name="db-1", node="pve3", affinity=[{"type": "apart", "tags": ["loud"]}])
     create_is_on_its_way(cluster)
     failed = controller.fail("NoNodesAvailable", name="batch-1", tags=["loud"], node="pve3")
@@ -211,7 +211,7 @@ def test_vm_that_another_process_puts_under_an_ha_rule__counts_as_its_member(con
     ha = {"resources": [{"sid": "vm:100"}, {"sid": "vm:101"}], "rules": [rule]}
     nodes = [{"name": f"pve{number}", "cores": 16, "memory": 65536} for number in range(1, 5)]
     cluster, controller = control(nodes=nodes, guests=guests, ha=ha)
-    cluster.fault(**CREATE, delay=200, count=1)
+    cluster.fault(**CREATE, held=True, count=1)
     slow = controller.start("qemu_schedule", name="third", node="pve2", ha={"rule": "apart"})
     create_is_on_its_way(cluster)
     found = controller.schedule(name="fourth", ha={"rule": "apart"}, check=True)
