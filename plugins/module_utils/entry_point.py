@@ -12,7 +12,7 @@ import typing as t
 from collections.abc import Callable, Iterator, Mapping
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.common.validation import check_type_dict
+from ansible.module_utils.common.validation import check_type_bool, check_type_dict, check_type_float, check_type_int
 
 # First, as it halves the cost of the imports after it.
 from . import zipped  # noqa: F401  # pylint: disable=unused-import
@@ -21,7 +21,7 @@ from .errors import CollectionError, Interrupted, InvalidRequest
 from .foreign_text import all_visible, on_one_line, visible
 from .other_words import OF_TYPES, OPTIONS, VALUES
 from .proxmox.api.session import contradicted_credentials
-from .secret_options import misshapen_secret, secret_names, secrets_in, without_value
+from .secret_options import PLACES, got, misshapen_secret, secret_names, secrets_in, without_value
 from .workflow.result import RunFailed
 from .workflow.stopping import SIGNALS, Starters
 
@@ -32,7 +32,6 @@ _UNSUPPORTED = re.compile(
 )
 """Ansible's message about options that a module does not have."""
 
-_OTHER_TYPE = re.compile(r"argument '(?P<name>\w+)' is of type ")
 _NO_CHOICE = re.compile(
     r"value of .*? must be one (or more )?of: (?P<choices>.*?)(, got|\. Got no match for): (?P<value>.*?)"
     r"( found in .*)?",
@@ -98,28 +97,23 @@ def secret_hiding_class(module_class: type[AnsibleModule]) -> type[AnsibleModule
 
 
 def _shape_errors(argument_spec: Mapping[str, t.Any], given: Mapping[str, t.Any], path: str = "") -> Iterator[str]:
-    """Yield a text for each option that has options of its own and no mapping as its value, and for each text, list or
-    mapping that is something else.
+    """Yield a text for each option that has options of its own and no mapping as its value, and for each other value
+    that is not what its option expects.
 
     Ansible does not name the option in its messages about the former, and crashes on numbers and booleans. Of a list it
-    makes a text, and of other things it says what it tried.
+    makes a text, and of other things it says what it tried, but not in which entry of a list.
     """
     for name, option in argument_spec.items():
         value = given.get(name)
         if value is None:
             continue
-        if option.get("type") == "float":
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
-                try:
-                    float(value if isinstance(value, str) else "")
-                except ValueError:
-                    yield f"{path}{name}: {shorten(repr(value))} is not valid, expected a number such as 1.5"
-            continue
         if "options" not in option or (isinstance(value, list) and option["type"] == "dict"):
-            # A name such as yes or no without quotes is a boolean in YAML.
-            is_boolean = name == "name" and isinstance(value, bool)
-            if not option.get("no_log") and (is_boolean or not _has_shape(value, option.get("type"))):
-                yield f"{path}{name}: expected {_shape_of(name, option)}, got {_KINDS.get(type(value), 'a number')}"
+            if not option.get("no_log") and not _has_shape(name, value, option.get("type", "raw")):
+                yield f"{path}{name}: {_mismatch(name, option, value)}"
+            elif option.get("elements") == "str" and isinstance(value, list):
+                for number, item in enumerate(value):
+                    if isinstance(item, _NO_NAMES):
+                        yield f"{path}{name}[{number}]: {_mismatch(name, {'type': 'str'}, item)}"
             continue
         keys = ", ".join(list(option["options"])[:4])
         if option.get("type") == "list" and isinstance(value, Mapping):
@@ -137,33 +131,58 @@ def _shape_errors(argument_spec: Mapping[str, t.Any], given: Mapping[str, t.Any]
 
 
 _KINDS: t.Final[Mapping[type, str]] = {bool: "a boolean", dict: "a mapping", list: "a list", str: "a text"}
+_NO_NAMES = (bool, float, list, dict)
+"""What a name or tag such as yes or 1.10 is in YAML if it has no quotes, and what Ansible would make a text of."""
+
+_CONVERSIONS: t.Final[Mapping[str, tuple[Callable[[t.Any], t.Any], str]]] = {
+    "int": (check_type_int, "a whole number"),
+    "float": (check_type_float, "a number such as 1.5"),
+    "bool": (check_type_bool, "true or false"),
+}
+"""How Ansible converts values, and what it expects."""
 
 
-def _has_shape(value: t.Any, kind: str | None) -> bool:
+def _has_shape(name: str, value: t.Any, kind: str) -> bool:
     """Whether Ansible converts the value to this type as the user means it."""
     if kind == "str":
-        return not isinstance(value, (list, Mapping))
+        return not isinstance(value, _NO_NAMES if name == "name" else (list, Mapping))
     if kind == "list":
         return not isinstance(value, Mapping)
-    if kind != "dict" or isinstance(value, Mapping):
+    if kind in _CONVERSIONS:
+        convert = _CONVERSIONS[kind][0]
+        # Ansible takes true for 1.
+        if isinstance(value, bool) and kind != "bool":
+            return False
+    elif kind == "dict" and not isinstance(value, Mapping):
+        if not isinstance(value, str):
+            return False
+        convert = check_type_dict
+    else:
         return True
-    if not isinstance(value, str):
-        return False
     try:
-        check_type_dict(value)
-    except TypeError:
+        convert(value)
+    except (TypeError, ValueError, OverflowError):
         return False
     return True
 
 
-def _shape_of(name: str, option: Mapping[str, t.Any]) -> str:
-    if option["type"] != "dict":
-        return "a text" if option["type"] == "str" else "a list"
-    # Only an error needs the table.
-    from .proxmox.options.table import VM_OPTIONS
+def _mismatch(name: str, option: Mapping[str, t.Any], value: t.Any) -> str:
+    """Return what was expected of an option, and what it was given."""
+    kind = option["type"]
+    if kind in _CONVERSIONS:
+        expected = OF_TYPES.get(name) or _CONVERSIONS[kind][1]
+        if name in PLACES:
+            return f"expected {expected}{got(name, str(value))}"
+        return f"{shorten(repr(value))} is not valid, expected {expected}"
+    expected = OF_TYPES.get(name) or {"str": "a text", "list": "a list"}.get(kind, "a mapping")
+    if kind == "dict" and name not in OF_TYPES:
+        # Only an error needs the table.
+        from .proxmox.options.table import VM_OPTIONS
 
-    is_numbered = any(each.name == name and each.count for each in VM_OPTIONS)
-    return OF_TYPES.get(name) or (f"a mapping with keys such as {name}0" if is_numbered else "a mapping")
+        if any(each.name == name and each.count for each in VM_OPTIONS):
+            expected = f"a mapping with keys such as {name}0"
+    in_quotes = kind == "str" and isinstance(value, (bool, float))
+    return f"expected {expected}, got {_KINDS.get(type(value), 'a number')}{'; put it in quotes' if in_quotes else ''}"
 
 
 def with_suggestions(message: str, argument_spec: Mapping[str, t.Any]) -> str:
@@ -174,8 +193,6 @@ def with_suggestions(message: str, argument_spec: Mapping[str, t.Any]) -> str:
     if (found := _NO_CHOICE.fullmatch(message)) is not None:
         choices, meant = found["choices"].split(", "), VALUES.get(found["value"].lower())
         return message + (f"; did you mean {meant}?" if meant in choices else hint(choices, found["value"]))
-    if (found := _OTHER_TYPE.match(message)) is not None:
-        return f"{found['name']}: expected {OF_TYPES[found['name']]}" if found["name"] in OF_TYPES else message
     found = _UNSUPPORTED.fullmatch(message)
     if found is None:
         return message

@@ -53,6 +53,7 @@ REMOVAL = frozenset(
 
 OF_TYPES: Mapping[str, str] = {
     "addresses": "a mapping such as {ipconfig0: lan}",
+    "memory": "a whole number of MiB, such as 4096",
     "template": "a boolean; the template to make a VM from is named by clone",
     "numa": "a mapping such as {numa0: 'cpus=0-3,memory=4096'}; NUMA is enabled by numa_enabled",
 }
