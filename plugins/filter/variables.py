@@ -7,17 +7,25 @@ from __future__ import annotations
 
 import difflib
 import typing as t
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 LIKENESS = 0.85
 """How alike, from 0 to 1, a variable and one of the role have to be so that the former is taken for a misspelling."""
 
 
+WORDS = "_raw_params"
+"""The variable in which Ansible keeps the words of C(-e) that are no NAME=VALUE."""
+
+
 def unknown_variables(
-    names: Iterable[str], known: Iterable[str], prefix: str, mappings: Mapping[str, t.Any] | None = None
+    names: Collection[str],
+    known: Iterable[str],
+    prefix: str,
+    mappings: Mapping[str, t.Any] | None = None,
+    lists: Mapping[str, t.Any] | None = None,
 ) -> list[str]:
-    """Return a sentence for each name that starts with prefix or is like a known name, and is not known, and one for
-    each of mappings, variables with their values, that is not a mapping.
+    """Return a sentence for each name that starts with prefix or is like a known name, and is not known, and for each
+    of mappings and of lists (of mappings), variables with their values, that is something else.
 
     Ansible ignores variables that nobody uses, so that without this a misspelt one would have no effect. It takes the
     value of C(-e NAME=VALUE) as text.
@@ -25,11 +33,17 @@ def unknown_variables(
     there = sorted(known)
     folded = {each.casefold(): each for each in there}
     of_letters = {_letters(each): each for each in there}
+    # Playbooks leave out the first word of the role: drain.yml, and not node_drain.yml.
+    first = prefix.partition("_")[0] if prefix.count("_") > 1 else ""
+    shortened = {each.removeprefix(f"{first}_"): each for each in there if first and each.startswith(prefix)}
     sentences = []
+    if WORDS in names:
+        sentences.append("-e has a word that is not NAME=VALUE; put quotes around a value with spaces, or use commas")
     for name in sorted(set(names).difference(there)):
         text = name.casefold()
         ours = text.startswith(prefix)
         alike = [of_letters[_letters(name)]] if _letters(name) in of_letters else []
+        alike += [shortened[text]] if text in shortened else []
         alike += [
             folded[each] for each in difflib.get_close_matches(text, folded, n=1, cutoff=0.6 if ours else LIKENESS)
         ]
@@ -37,11 +51,32 @@ def unknown_variables(
             sentences.append(f"unknown variable {name}; did you mean {alike[0]}?")
         elif ours:
             sentences.append(f"unknown variable {name}; known variables: {', '.join(there)}")
-    return sentences + [
-        f"{name}: expected a mapping, such as {{api_port: 8006}}"
-        for name, value in (mappings or {}).items()
-        if not isinstance(value, Mapping)
-    ]
+    for name, value in (mappings or {}).items():
+        if not isinstance(value, Mapping):
+            sentences.append(f"{name}: expected a mapping, such as {{api_port: 8006}}, got {_kind(value)}")
+    for name, value in (lists or {}).items():
+        sentences += _wrong_items(name, value)
+    return sentences
+
+
+def _wrong_items(name: str, value: t.Any) -> Iterator[str]:
+    """Yield a sentence if a value is no list, and one for each item of it that is not a mapping."""
+    if not isinstance(value, (list, tuple)):
+        hint = "; -e NAME=VALUE gives a text, and -e @FILE what the file has" if isinstance(value, str) else ""
+        yield f"{name}: expected a list of mappings, such as [{_ITEM}], got {_kind(value)}{hint}"
+        return
+    for number, item in enumerate(value):
+        if not isinstance(item, Mapping):
+            hint = "; a space belongs behind the colon" if isinstance(item, str) and ":" in item else ""
+            yield f"{name}[{number}]: expected a mapping, such as {_ITEM}, got {_kind(item)}{hint}"
+
+
+_ITEM = "{name: web-1, memory: 2048}"
+
+
+def _kind(value: t.Any) -> str:
+    kinds = {str: "a text", list: "a list", dict: "a mapping", bool: "a boolean", type(None): "nothing"}
+    return next((text for kind, text in kinds.items() if isinstance(value, kind)), "a number")
 
 
 def _letters(name: str) -> str:
@@ -51,22 +86,37 @@ def _letters(name: str) -> str:
 
 OPTIONS = frozenset(
     (
+        "affinity",
+        "bios",
         "ciuser",
         "cipassword",
         "clone",
         "cores",
+        "hostpci",
         "ide",
         "ipconfig",
         "memory",
         "net",
+        "node_affinity",
+        "node_regex",
+        "only_pool",
+        "only_tags",
+        "ostype",
         "sata",
         "scsi",
+        "scsihw",
         "sockets",
         "sshkeys",
+        "storage_class",
+        "tolerations",
+        "topology_spread",
         "virtio",
+        "vmid_range",
+        "vmid_regex",
     )
 )
-"""Options without which a VM is another one, and whose names are hardly those of variables that mean something else."""
+"""Options without which a VM is another one, is elsewhere, or is removed although it is none of those that may be, and
+whose names are hardly those of variables that mean something else."""
 
 
 def stray_options(names: Iterable[str], vms: t.Any, options: t.Any) -> list[str]:

@@ -27,7 +27,10 @@ OPTIONS: Mapping[str, str] = {
     **dict.fromkeys(("ssh_key", "ssh_keys", "ssh_public_key"), "sshkeys"),
     **dict.fromkeys(("dns", "dns_servers"), "nameservers"),
     **dict.fromkeys(("source", "from_template", "base"), "clone"),
-    **dict.fromkeys(("host", "hypervisor"), "node"),
+    **dict.fromkeys(("host", "hypervisor", "proxmox_node", "target_node"), "node"),
+    **dict.fromkeys(("verify_ssl", "verify", "insecure"), "validate_certs"),
+    "delete": "an empty text for the option, or {remove: unused} for a drive",
+    "migrate": "the module cluster_rebalance or node_drain",
     **dict.fromkeys(("notes", "comment"), "description"),
     "start_on_boot": "onboot",
 }

@@ -15,6 +15,7 @@ import importlib
 import importlib.util
 import multiprocessing
 import os
+import re
 import signal
 import sys
 import threading
@@ -55,6 +56,18 @@ for _library in LIBRARIES:
         importlib.import_module(_library)
 
 
+VARIABLES = "qemu_scheduler_variables"
+"""The variable with which a role or playbook says what its users call an option: a mapping of options to variables."""
+
+
+def in_variables(message: str, names: Mapping[str, str]) -> str:
+    """Return a message in which options have the names of the variables that they come from."""
+    for option, variable in names.items():
+        # As the start of a path, or of a message, and not within a path.
+        message = re.sub(rf"(?<![\w.\]{{/'\"-]){option}(?=[.:\[])|(?<=entries of ){option}\b", variable, message)
+    return message
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """A call of a module in this process: its packed arguments, and the environment variables of the task."""
@@ -81,6 +94,8 @@ class DirectAction(NormalAction):
         if _playbook_process() != os.getppid():
             # Nobody reads the result: a worker that sends a long one would wait forever.
             os.kill(os.getpid(), signal.SIGKILL)
+        if result.get("failed") and "msg" in result and (names := (task_vars or {}).get(VARIABLES)):
+            result["msg"] = in_variables(str(result["msg"]), self._templar.template(names))
         return t.cast("dict[str, t.Any]", result)
 
     def _execute_module(

@@ -127,7 +127,7 @@ def test_selection__is_by_pool_tag_and_name(start: Start, tmp_path: Path) -> Non
     assert play(tmp_path, cluster, "adopt", "-e", "adopt_pools=web").last["msg"].startswith("unknown variable")
     file = tmp_path / "vms.yml"
     unknown = play(tmp_path, cluster, "adopt", "-e", f"adopt_file={file}", "-e", "adopt_pool=wbe")
-    assert "only_pool: there is no pool 'wbe', or this user cannot see it; known:" in unknown.last["msg"]
+    assert "adopt_pool: there is no pool 'wbe', or this user cannot see it; known:" in unknown.last["msg"]
     nobody = play(tmp_path, cluster, "adopt", "-e", f"adopt_file={file}", "-e", "adopt_tags=z")
     assert nobody.last["msg"] == "no VM has this pool, these tags and this name; nothing was written"
     assert not file.exists()

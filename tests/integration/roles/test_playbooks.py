@@ -9,6 +9,7 @@ import json
 import re
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import yaml
@@ -260,6 +261,51 @@ def test_misspelt_options__never_drop_the_guard_of_a_removal(
     assert run.code != 0
     assert f"unknown variable {misspelt}; did you mean {meant}?" in run.output
     assert cluster.state()["guests"].keys() == before.keys()
+
+
+@pytest.mark.parametrize("guard", [{"only_pool": "lab"}, {"only_tags": ["lab"]}])
+def test_guard_beside_the_options__never_lets_a_vm_be_removed(
+    cluster: SimulatedCluster, play: Play, guard: dict[str, Any]
+) -> None:
+    before = cluster.state()["guests"].keys()
+    run = play("teardown", {"qemu_vms": [{"name": "gitlab"}], **guard})
+    assert f"variable {next(iter(guard))} has no effect on the VMs; expected it in qemu_options" in run.last["msg"]
+    assert cluster.state()["guests"].keys() == before
+
+
+@pytest.mark.parametrize(
+    ("playbook", "variables", "told"),
+    [
+        (
+            "provision",
+            {"qemu_vms": [{"name": "a"}, {"name": "b", "memory": "4GB"}]},
+            "qemu_vms[1].memory: '4GB' is not",
+        ),
+        ("teardown", {"qemu_vms": [{"name": "a*"}]}, "qemu_vms[0].name: 'a*' is not valid"),
+        ("teardown", {"qemu_vms": ["a"]}, "qemu_vms[0]: expected a mapping, such as "),
+        ("capacity", {"capacity_shapes": [{"cores": "two"}]}, "capacity_shapes[0].cores: 'two' is not valid"),
+        ("capacity", {"qemu_vms": [{"name": "a", "cores": "two"}]}, "qemu_vms[0].cores: 'two' is not valid"),
+        ("drain", {"node_drain_nodes": ["pve11"]}, "node_drain_nodes: 'pve11' is not a node; "),
+        (
+            "drain",
+            {"node_drain_nodes": ["pve1"], "node_drain_options": ["x"]},
+            "node_drain_options: expected a mapping",
+        ),
+        (
+            "adopt",
+            {"adopt_name": "shop-*"},
+            "adopt_name: shop-*: there is no such VM; nothing was written; adopt_name is",
+        ),
+        ("adopt", {"adopt_file": "/nowhere/x.yml"}, "adopt_file: /nowhere/x.yml cannot be written"),
+        ("adopt", {"adopt_file": ["x.yml"]}, "adopt_file: ['x.yml'] cannot be written"),
+    ],
+)
+def test_mistake__is_named_by_the_variable_that_has_it(
+    play: Play, playbook: str, variables: dict[str, Any], told: str
+) -> None:
+    run = play(playbook, variables)
+    assert run.code == 2
+    assert told in run.last["msg"]
 
 
 @pytest.mark.parametrize(

@@ -376,9 +376,10 @@ def test_n_plus_one__refuses_a_drain_that_would_leave_no_room_for_another_loss(
     ("wrong", "told"),
     [
         ({"rolling_maintenance_tasks": "none.yml"}, "rolling_maintenance_tasks: there is no file none.yml"),
+        ({"rolling_maintenance_tasks": "/tmp"}, "rolling_maintenance_tasks: there is no file /tmp"),
         ({"rolling_maintenance_node": "pve1"}, "rolling_maintenance_node; did you mean rolling_maintenance_nodes?"),
         ({"rolling_maintenance_pages": "/no/such"}, "rolling_maintenance_pages: /no/such/node-drained.html cannot be"),
-        ({"rolling_maintenance_nodes": ["pve1", "pve9"]}, "name[1]: 'pve9' is not a node of the cluster"),
+        ({"rolling_maintenance_nodes": ["pve1", "pve9"]}, "rolling_maintenance_nodes[1]: 'pve9' is not a node"),
     ],
 )
 def test_mistake__is_found_before_guests_move(

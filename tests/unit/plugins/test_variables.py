@@ -37,9 +37,7 @@ KNOWN = ["qemu_options", "qemu_vms", "teardown_only_pool", "teardown_plan_only"]
     ],
 )
 def test_misspelt_variable__is_named_with_the_one_that_is_meant(name: str, meant: str) -> None:
-    assert unknown_variables([*KNOWN, name], KNOWN, "teardown_") == [
-        f"unknown variable {name}; did you mean {meant}?"
-    ]
+    assert unknown_variables([*KNOWN, name], KNOWN, "teardown_") == [f"unknown variable {name}; did you mean {meant}?"]
 
 
 @pytest.mark.parametrize(
@@ -58,8 +56,58 @@ def test_unknown_variable_with_the_prefix_of_the_role__is_refused_whatever_it_is
 def test_options_that_are_text__are_refused_like_misspelt_variables() -> None:
     given = {"qemu_options": '{"timeout": 9}', "node_drain_options": {}}
     assert unknown_variables(KNOWN, KNOWN, "teardown_", given) == [
-        "qemu_options: expected a mapping, such as {api_port: 8006}"
+        "qemu_options: expected a mapping, such as {api_port: 8006}, got a text"
     ]
+
+
+@pytest.mark.parametrize(
+    ("vms", "told"),
+    [
+        ([{"name": "a"}], []),
+        ((), []),
+        (None, ["qemu_vms: expected a list of mappings, such as [{name: web-1, memory: 2048}], got nothing"]),
+        (
+            {"name": "a"},
+            ["qemu_vms: expected a list of mappings, such as [{name: web-1, memory: 2048}], got a mapping"],
+        ),
+        ([{}, "a"], ["qemu_vms[1]: expected a mapping, such as {name: web-1, memory: 2048}, got a text"]),
+        (
+            ["name:a", None],
+            [
+                "qemu_vms[0]: expected a mapping, such as {name: web-1, memory: 2048}, got a text; a space belongs "
+                "behind the colon",
+                "qemu_vms[1]: expected a mapping, such as {name: web-1, memory: 2048}, got nothing",
+            ],
+        ),
+    ],
+)
+def test_list_of_vms__that_is_none_is_refused_with_what_is_expected(vms: object, told: list[str]) -> None:
+    assert unknown_variables(KNOWN, KNOWN, "teardown_", lists={"qemu_vms": vms}) == told
+
+
+def test_text__is_told_where_it_comes_from() -> None:
+    (told,) = unknown_variables(KNOWN, KNOWN, "teardown_", lists={"qemu_vms": '[{"name": "a"}]'})
+    assert told.endswith("got a text; -e NAME=VALUE gives a text, and -e @FILE what the file has")
+
+
+def test_words_that_ansible_drops__are_told() -> None:
+    """C(-e "nodes=pve1 pve2") sets nodes to pve1."""
+    (told,) = unknown_variables([*KNOWN, "_raw_params"], KNOWN, "teardown_")
+    assert told.startswith("-e has a word that is not NAME=VALUE")
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("drain_state", ["unknown variable drain_state; did you mean node_drain_state?"]),
+        ("state", []),
+        ("drain", []),
+        ("drain_window", []),
+    ],
+)
+def test_variable_without_the_first_word_of_its_role__is_a_misspelling(name: str, told: list[str]) -> None:
+    known = ["node_drain_nodes", "node_drain_state"]
+    assert unknown_variables([*known, name], known, "node_drain_") == told
 
 
 def test_variables_of_one_role__are_no_misspellings_of_those_of_another() -> None:
@@ -77,6 +125,7 @@ def test_variables_of_one_role__are_no_misspellings_of_those_of_another() -> Non
         ([{"name": "a"}], {}, ["clone", "memory"]),
         ([{"name": "a", "memory": 512}], {}, ["clone"]),
         ([{"name": "a"}], {"memory": 512, "clone": "debian-13"}, []),
+        ([{"name": "a", "memory": 1, "clone": 9000}], {}, []),
         (["odd"], None, ["clone", "memory"]),
         ("odd", None, []),
     ],
