@@ -209,6 +209,7 @@ def test_a_port_of_plain_http__is_told(rude: Callable[..., RudeServer]) -> None:
         ("api_timeout", 10**12),
         ("api_port", 70000),
         ("api_port", -1),
+        ("api_port", 0),
         ("api_host", ["pve1", "https://pve2"]),
         ("api_host", ["a b"]),
         ("api_host", ["pve1:99999"]),

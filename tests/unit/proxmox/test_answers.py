@@ -173,6 +173,15 @@ def test_untrusted_certificate__is_told_with_its_cure():
     assert "ca_path" in error.message
 
 
+def test_file_without_certificates__is_told_by_its_option():
+    with pytest.raises(ssl.SSLError) as error:
+        ssl.create_default_context(cafile=__file__)
+    broken = requests.exceptions.SSLError(error.value)
+    failure = failure_of_exception(broken, "GET", "/version", "pve1", repeatable=True)
+    assert isinstance(failure, WrongConnection)
+    assert failure.message.startswith("ca_path: the file has no certificate in PEM format; set ca_path to the file of")
+
+
 def test_read__is_worth_another_try_after_a_drop_and_not_after_a_timeout_or_a_bad_certificate():
     assert worth_another_read(dropped())
     assert worth_another_read(refused())

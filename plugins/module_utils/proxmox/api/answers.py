@@ -106,6 +106,9 @@ def failure_of_exception(error: Exception, method: str, path: str, where: str, *
                 f"{where}: the port does not speak HTTPS, but perhaps HTTP; check api_port (Proxmox VE uses 8006)",
                 **details,
             )
+        if re.search(r"NO_CERTIFICATE_OR_CRL_FOUND|NO_START_LINE|PEM lib|\[X509", str(error)):
+            # What it is may be a private key: it is not shown.
+            return WrongConnection(f"ca_path: the file has no certificate in PEM format; {_TRUST}", **details)
         text = f"{where}: the TLS connection failed: {_innermost(error)}"
         refused = next((cause for cause in _causes(error) if isinstance(cause, ssl.SSLCertVerificationError)), None)
         if refused is not None:
@@ -129,6 +132,7 @@ def failure_of_exception(error: Exception, method: str, path: str, where: str, *
 # Codes of OpenSSL for certificates that it does not accept.
 _EXPIRED = frozenset({9, 10})
 _OTHER_NAME = frozenset({62, 64})
+_TRUST = "set ca_path to the file of its CA, /etc/pve/pve-root-ca.pem of a node if Proxmox VE made it"
 
 
 def _cure_of(error: ssl.SSLCertVerificationError) -> str:
@@ -139,7 +143,7 @@ def _cure_of(error: ssl.SSLCertVerificationError) -> str:
         return "renew the certificate (pvenode cert), and check the clocks of the node and of this host"
     if code in _OTHER_NAME:
         return "set api_host to a name or an address that the certificate has"
-    return "set ca_path to the file of its CA, /etc/pve/pve-root-ca.pem of a node if Proxmox VE made it"
+    return _TRUST
 
 
 def worth_another_read(error: Exception) -> bool:

@@ -69,7 +69,8 @@ class Session:
             AuthenticationFailed, ConnectionFailed, ApiError: the login failed.
         """
         user, password, secret = credentials(params)
-        port = params.get("api_port") or _DEFAULT_PORT
+        given = params.get("api_port")
+        port = _DEFAULT_PORT if given in (None, "") else given
         hosts = [_host(text.strip(), port) for text in _require(params, "api_host")]
         transport = Transport(verification(params), _timeout(params))
         api = Hosts(hosts, transport, sleep, params.get("connect_timeout"))
