@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import typing as t
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from ..engine.cache import ClusterState
@@ -15,6 +16,7 @@ from ..engine.devices.mixed import mixed_mappings
 from ..engine.selectors import selects, selects_request
 from ..model import Decision, Guest, Request, Selector
 from ..proxmox.options.contradictions import config_with
+from ..proxmox.options.kinds import NET
 from ..proxmox.options.request import device_cautions, ha_cautions, option_cautions
 from .job import Job, State
 from .options.entries import Entry
@@ -39,16 +41,28 @@ def note_cautions(
         idle = IdleSelectors(placement.before.guests, requests)
         for job in ruled:
             job.warn(*idle.cautions(job.entry.request))
+    cards = Counter(place for request in requests for _option, place in _cards(request))
     for job in jobs:
         if job.state is not State.DECIDED or job.decision is None:
             continue
         request = job.decision.request
+        job.warn(*(_SAME_CARD.format(option, place[0]) for option, place in _cards(request) if cards[place] > 1))
         if request.ha is not None:
             job.warn(*ha_cautions(job.decision, placement.seen.snapshot.storages))
         job.warn(*device_cautions(request))
         attached = {device.option: device.value for device in job.decision.devices}
         whole = config_with(base_of(request, job.entry), {**request.options, **attached})
         job.warn(*option_cautions(request.options, whole))
+
+
+def _cards(request: Request) -> Iterator[tuple[str, tuple[str | None, ...]]]:
+    """Yield the option of each card with a MAC address that the user chose, and that address, bridge and VLAN."""
+    for option, value in request.options.items():
+        if option.startswith("net") and "macaddr" in (card := NET.read(str(value))):
+            yield option, (card["macaddr"], card.get("bridge"), card.get("tag"))
+
+
+_SAME_CARD = "{}: another card in this task has the MAC address {} as well, on the same bridge and VLAN"
 
 
 def allocation_cautions(decision: Decision, state: ClusterState) -> list[str]:

@@ -166,6 +166,21 @@ def test_boot_order_with_a_missing_device__is_warned_of_at_creation_and_refused_
     assert failed["msg"] == 'VM "spare" cannot be updated: boot: it names scsi7, which the VM does not have'
 
 
+def test_mac_address__of_two_cards_in_one_network_is_warned_of(planner: Controller) -> None:
+    """Such as that of a card in the options of all VMs."""
+    card = "virtio=bc:24:11:00:00:01,bridge=vmbr0"
+    other = {
+        "name": "web-3",
+        "net": {"net1": {"model": "virtio", "macaddr": "BC:24:11:00:00:01", "bridge": "vmbr0", "tag": 7}},
+    }
+    vms = [{"name": "web-1"}, {"name": "web-2", "net": {"net1": card}}, other]
+    told = "another card in this task has the MAC address BC:24:11:00:00:01 as well, on the same bridge and VLAN"
+    assert planner.schedule(net={"net0": card}, vms=vms, check=True)["warnings"] == [
+        f'VM "web-1": net0: {told}',
+        f'VM "web-2": net1: {told}',
+    ]
+
+
 def test_mapping__of_properties_is_sent_as_proxmox_takes_it(planner: Controller) -> None:
     result = planner.schedule(name="spare", cpu={"cputype": "host", "flags": "+aes"}, update=True, check=True)
     assert result["vms"][0]["drift"]["cpu"] == {"old": None, "new": "host,flags=+aes"}
