@@ -49,8 +49,9 @@ def main() -> int:
             # Keep the reservations of this short-lived cluster out of the user's own ledger.
             "XDG_STATE_HOME": folder,
         }
-        for name, value in cluster.environment().items():
-            print(f"export {name}={shlex.quote(value)}", file=sys.stderr, flush=True)
+        for name, value in environment.items():
+            if os.environ.get(name) != value:
+                print(f"export {name}={shlex.quote(value)}", file=sys.stderr, flush=True)
         if not options.command:
             print(f"{cluster.url} is up until you leave this shell.", flush=True)
         command = options.command or [os.environ.get("SHELL", "/bin/sh")]
