@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine import diagnosis, unknown_names
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory import ha_state
 from ansible_collections.qemu_scheduler.proxmox.plugins.modules import capacity_info
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.direct import DirectAction
 
@@ -13,3 +15,4 @@ class ActionModule(DirectAction):
     """Found by Ansible by this name."""
 
     module = capacity_info
+    imports = (diagnosis, ha_state, unknown_names)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory import ha_state
 from ansible_collections.qemu_scheduler.proxmox.plugins.modules import cluster_snapshot_info
 from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.direct import DirectAction
 
@@ -13,3 +14,4 @@ class ActionModule(DirectAction):
     """Found by Ansible by this name."""
 
     module = cluster_snapshot_info
+    imports = (ha_state,)

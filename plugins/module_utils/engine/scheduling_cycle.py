@@ -16,12 +16,10 @@ from dataclasses import dataclass, field
 from ..errors import CollectionError, InvalidRequest, NoStorageAvailable, NoVMIDAvailable, VMIDConflict
 from ..model import VMID_MAX, VMID_MIN, Decision, Request
 from .cache import ClusterState, NodeInfo, assumed_guest
-from .diagnosis import not_reserved_outcome, unplaceable_outcome
 from .framework.interface import CycleState, Draft, FilterPlugin, ScorePlugin, VMIDPlugin
 from .framework.status import SKIPS, Code, Status
 from .guard import ask, call_plugin, check_request, run_filters, score_nodes
 from .profiles import Concerned, Profile, profile_of
-from .unknown_names import unknown_names
 from .verdicts import Outcome, Scores, Verdicts
 from .vmids.choice import ANY_VMID, InvalidVMIDChoice, VMIDChoice, intersection
 
@@ -92,6 +90,8 @@ class Scheduler:
             draft = Draft(request, node.name, score, vmid)
             refused = self._run_reserve(cycle, node, draft)
             if refused is not None:
+                from .diagnosis import not_reserved_outcome
+
                 return not_reserved_outcome(request, node.name, refused, verdicts)
             self._turn += 1
             decision = draft.decision(self._turn)
@@ -123,6 +123,9 @@ class Scheduler:
 
     def _run_post_filter(self, cycle: Cycle, verdicts: Verdicts) -> Outcome:
         """Explain why no node passed, and ask the PostFilter plugins what would have to change."""
+        from .diagnosis import unplaceable_outcome
+        from .unknown_names import unknown_names
+
         request, refusals = cycle.request, self._refusals(cycle, self.cluster.nodes)
         findings = {
             plugin.name: call_plugin(plugin, plugin.post_filter, request, self.cluster, refusals)

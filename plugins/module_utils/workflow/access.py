@@ -26,13 +26,10 @@ from ..errors import ConnectionFailed, InvalidRequest, PermissionDenied
 from ..model import Guest, Node, Request, Snapshot
 from ..proxmox.api.failures import UNREADABLE, NotRecorded
 from ..proxmox.api.reader import Reader, RememberingReader
-from ..proxmox.api.recorded import RecordedReader
 from ..proxmox.api.session import ROOT, Session, endpoint_of
 from ..proxmox.identity import identity_of
-from ..proxmox.inventory.config_names import read_config_names
 from ..proxmox.inventory.freshness import SETTLING, KnownGuest, read_config
 from ..proxmox.inventory.kept_demands import KeptDemands
-from ..proxmox.inventory.kept_names import KeptNames
 from ..proxmox.inventory.known_bridges import KnownBridges
 from ..proxmox.inventory.rows import read_next_id
 from ..proxmox.inventory.snapshot import (
@@ -106,6 +103,8 @@ class Access:
         recorded, standing = params.get("snapshot"), standing_rules(params)
         stated = stated_metrics(params) if params.get(METRICS) or params.get("balance") else Stated()
         if recorded is not None:
+            from ..proxmox.api.recorded import RecordedReader
+
             reader = RecordedReader.from_file(recorded) if isinstance(recorded, str) else RecordedReader(recorded)
             return cls(reader, None, open_ledger("none"), None, False, facts, standing, stated=stated)
         where = params.get("reservations")
@@ -208,6 +207,9 @@ class Access:
 
     def names_of(self, snapshot: Snapshot, vmids: Collection[int]) -> dict[int, str]:
         """Return the names of VMs on offline nodes, as far as they can be found out."""
+        from ..proxmox.inventory.config_names import read_config_names
+        from ..proxmox.inventory.kept_names import KeptNames
+
         found = read_config_names(self.reader, vmids)
         rest = set(vmids) - found.keys()
         return found | KeptNames(names_folder(), self.endpoint).recall(snapshot, rest) if rest else found

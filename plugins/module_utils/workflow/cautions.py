@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from ..engine.cache import ClusterState
-from ..engine.devices.constraints import Matcher
-from ..engine.devices.mixed import mixed_mappings
 from ..engine.selectors import selects, selects_request
 from ..model import Decision, Guest, Request, Selector
 from ..proxmox.options.contradictions import config_with
@@ -68,8 +66,11 @@ _SAME_CARD = "{}: another card in this task has the MAC address {} as well, on t
 def allocation_cautions(decision: Decision, state: ClusterState) -> list[str]:
     """Return what the decision about devices cannot promise."""
     node = state.by_name.get(decision.node)
-    if node is None:
+    if node is None or not decision.devices:
         return []
+    from ..engine.devices.constraints import Matcher
+    from ..engine.devices.mixed import mixed_mappings
+
     return mixed_mappings(decision.request, decision.devices, [use.device for use in node.devices], Matcher())
 
 

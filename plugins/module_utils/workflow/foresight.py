@@ -14,14 +14,11 @@ from ..engine.texts import NAMED_KINDS, known_names
 from ..errors import CollectionError, InvalidRequest, PermissionDenied
 from ..model import Node, Snapshot
 from ..proxmox.api.reader import Reader, ReadOnce
-from ..proxmox.inventory.named import with_named
-from ..proxmox.inventory.named_volumes import read_volumes
 from ..proxmox.options.drives import volumes_of
 from ..proxmox.options.kinds import NET
 from ..proxmox.options.request import create_parameters, names_in
 from .access import Access
 from .job import Job, State
-from .new_ha_rules import refusals
 from .pools import unknown_pool
 
 
@@ -30,6 +27,8 @@ def foresee(jobs: Sequence[Job], access: Access, snapshot: Snapshot) -> Iterator
     created or updated. snapshot is that of Foresight.
     """
     if any(rule.planned for rule in snapshot.ha_rules):
+        from .new_ha_rules import refusals
+
         yield from refusals(jobs, snapshot)
     if any(job.is_made_or_updated for job in jobs):
         foresight = Foresight(access, ReadOnce(access.reader), snapshot)
@@ -112,7 +111,11 @@ class Foresight:
         named = {each: option for option, value in sorted(parameters.items()) for each in names_in({option: value})}
         told = {each for other in self.snapshot.nodes for each in other.has}
         unread = named.keys() - told
-        has = with_named(self.reader, [node], self.snapshot.storages, unread)[0].has if unread else node.has
+        has = node.has
+        if unread:
+            from ..proxmox.inventory.named import with_named
+
+            has = with_named(self.reader, [node], self.snapshot.storages, unread)[0].has
         for (kind, name), option in named.items():
             yield option, kind, name, has.get((kind, name))
 
@@ -123,6 +126,8 @@ class Foresight:
         unread = [volume for volume in named if volume not in known_ones]
         found = {**self.snapshot.volumes}
         if unread:
+            from ..proxmox.inventory.named_volumes import read_volumes
+
             found |= read_volumes(self.reader, [node], self.snapshot.storages, unread)
         for volume, option in named.items():
             if found.get((node.name, volume), 0) is None:

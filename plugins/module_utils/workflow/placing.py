@@ -45,10 +45,8 @@ from .counting import (
 )
 from .existing.matching import Match, doubts, is_silent, match_entries
 from .job import Job, State
-from .new_ha_rules import with_new_rules
 from .options.entries import NOT_CREATED, RUNNING, Entry, require_creatable
 from .options.task import Task
-from .own_templates import in_waves
 from .placement import Lessons, Placement, Seen, decisions_of
 from .report import note_after, usage_before
 
@@ -150,6 +148,8 @@ class Placer:
         templates = [job for job in placement.jobs if job.entry.request.options.get(TEMPLATE)]
         if not templates:
             return [new]
+        from .own_templates import in_waves
+
         self._templates.begin([job.guest.vmid for job in templates if job.guest is not None])
         return in_waves(new, placement.scheduler.cluster)
 
@@ -271,6 +271,8 @@ class Placer:
         new = [job for job in jobs if job.state is State.QUEUED]
         whole = self._complete(counted.snapshot, jobs, all_bridges=all_bridges)
         if any(job.entry.request.ha is not None and job.entry.request.ha.create is not None for job in jobs):
+            from .new_ha_rules import with_new_rules
+
             whole = with_new_rules(whole, jobs)
         taken_over = {seen.matches[job].take_over for job in jobs}
         stand_ins = [guest for guest in counted.stand_ins if guest.vmid not in taken_over]

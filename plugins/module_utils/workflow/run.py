@@ -28,12 +28,12 @@ from .placement import Lessons, Placement
 from .placing import FindSurplus, Placer
 from .progress import Progress, VMStep, Wait
 from .report import NodeUsage, VMReport, keep_before, note_after, note_change, report_of
-from .waiting import Waiting
 
 if t.TYPE_CHECKING:
     from .applying import Approved
     from .existing.existing_vms import ExistingVMs
     from .moves.room import RoomMaker
+    from .waiting import Waiting
 
 
 class Run:
@@ -395,6 +395,8 @@ class Run:
 
     @cached_property
     def _capacity_wait(self) -> Waiting:
+        from .waiting import Waiting
+
         seconds, profile_of = self._options.wait_for_capacity, self._placer.profile_of
         return Waiting(seconds, profile_of, self._access.glance, tell=self._report_wait, began=self._began)
 

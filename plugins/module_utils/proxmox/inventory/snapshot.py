@@ -14,9 +14,6 @@ from ...model import Node, Snapshot, Storage
 from ..api.failures import NotRecorded
 from ..api.reader import Reader, in_parallel
 from .freshness import SETTLING, KnownGuest, settle
-from .ha_state import depend_on_failback, read_ha_rules, with_maintenance, with_resources
-from .named import with_named
-from .named_volumes import read_volumes
 from .nodes import with_bridges, with_cpu_flags, with_cpu_types, with_pressure
 from .rows import (
     GUEST_KINDS,
@@ -101,6 +98,8 @@ def complete_snapshot(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snaps
     """Return a settled snapshot with the subjects in needs read and added."""
     nodes = snapshot.nodes
     if needs.maintenance and any(node.ha_managed for node in nodes):
+        from .ha_state import with_maintenance
+
         nodes = with_maintenance(reader, nodes)
     for is_needed, add in (
         (needs.bridges, with_bridges),
@@ -114,11 +113,15 @@ def complete_snapshot(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snaps
     if needs.new_bytes:
         snapshot = replace(snapshot, storages=with_available(reader, nodes, snapshot.storages, needs.new_bytes))
     if needs.named:
+        from .named import with_named
+
         nodes = with_named(reader, nodes, snapshot.storages, needs.named)
         snapshot = replace(snapshot, nodes=nodes)
     if needs.ha_rules:
         snapshot = _with_ha_rules(reader, snapshot, needs)
     if needs.volumes:
+        from .named_volumes import read_volumes
+
         snapshot = replace(snapshot, volumes=read_volumes(reader, nodes, snapshot.storages, needs.volumes))
     if needs.devices is not None:
         from .mappings import read_devices
@@ -131,6 +134,8 @@ def complete_snapshot(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snaps
 
 def _with_ha_rules(reader: Reader, snapshot: Snapshot, needs: Needs) -> Snapshot:
     """Return the snapshot with the HA manager's rules and what is needed of its resources."""
+    from .ha_state import depend_on_failback, read_ha_rules, with_maintenance, with_resources
+
     rules, unknown = read_ha_rules(reader), dict[int, str]()
     if needs.ha_resources is True:
         rules, unknown = with_resources(reader, rules)

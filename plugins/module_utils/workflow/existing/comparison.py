@@ -23,7 +23,6 @@ from ...proxmox.api.reader import Reader
 from ...proxmox.creations import BeingCreated, ask_if_unwritten
 from ...proxmox.identity import identity_of
 from ...proxmox.inventory.freshness import BEING_MADE, read_config
-from ...proxmox.inventory.linked_clones import read_linked_clones
 from ...proxmox.making import TEMPLATE, with_description
 from ...proxmox.options.contradictions import config_with, contradictions
 from ...proxmox.options.drift import ChangeSet, clone_adjustments, compare
@@ -35,7 +34,6 @@ from ...proxmox.unfinished import Unfinished, read_mark
 from ..lasting import with_tags
 from ..options.entries import NOT_CREATED, PAUSED, Entry
 from ..pools import missing_pool
-from ..sources import with_drives_of
 from .ha_drift import ha_drift
 from .hints import MarkReader
 from .matching import abandoned_text
@@ -158,6 +156,8 @@ class Comparison:
             plan.identity, plan.digest = identity_of(config, guest.node), config.get("digest")
             plan.is_protected = bool(config.get("protection"))
             if guest.template or config.get(TEMPLATE):
+                from ...proxmox.inventory.linked_clones import read_linked_clones
+
                 plan.clones = read_linked_clones(self._reader, guest.node, guest.vmid, config)
         return plan
 
@@ -188,6 +188,8 @@ class Comparison:
         clone has of its template.
         """
         if entry.clone is not None:
+            from ..sources import with_drives_of
+
             entry = with_drives_of(entry, entry.clone, config)
         return entry, clone_adjustments(
             entry.request.options,

@@ -24,7 +24,6 @@ from ..stopping import Stop
 from .comparison import Checks, Comparison, check_lock
 from .growth import check_limits, displaced_slots, is_allowed_storage
 from .plan import ExistingPlan
-from .removals import check_clones
 
 if t.TYPE_CHECKING:
     from ...proxmox.binder import Binder
@@ -67,6 +66,8 @@ class ExistingVMs:
             for future in [pool.submit(self._plan_one, job, cluster, wait=wait) for job in jobs]:
                 future.result()
         if any(job.plan is not None and job.plan.clones for job in jobs):
+            from .removals import check_clones
+
             check_clones(jobs, scheduler.cluster.guests.get)
         check_limits(scheduler, jobs, time.time())
 

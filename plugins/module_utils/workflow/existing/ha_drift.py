@@ -14,7 +14,6 @@ from ...errors import InvalidRequest, PermissionDenied
 from ...model import Guest, HAIntent
 from ...proxmox.api.failures import NotRecorded
 from ...proxmox.api.reader import Reader
-from ...proxmox.inventory.ha_state import read_ha_rules
 from ..options.entries import Entry
 
 HA = "ha"
@@ -74,6 +73,8 @@ def _membership(reader: Reader, entry: Entry, guest: Guest, intent: HAIntent) ->
     """Whether the VM is in the requested rule or group, or none is requested; and if it is not, why it cannot be."""
     if intent.joins is None:
         return True, None
+    from ...proxmox.inventory.ha_state import read_ha_rules
+
     rules = read_ha_rules(reader)
     if intent.create is not None and intent.joins not in {rule.name for rule in rules}:
         return False, None

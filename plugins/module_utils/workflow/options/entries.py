@@ -15,7 +15,6 @@ from ...errors import CollectionError, InvalidRequest
 from ...model import Expression, Guest, HAIntent, Request
 from ...proxmox.options.request import vm_request
 from ..lasting import lasting_tags, with_tags
-from .per_node import check_per_node
 from .rules import parse_priority_classes, parse_rules
 from .uniqueness import check_unique
 
@@ -206,6 +205,8 @@ def build_entries(
     for position, body in enumerate(bodies):
         where = f"{option}[{origins[position] if origins else position}]." if vms else ""
         if body.get("per_node"):
+            from .per_node import check_per_node
+
             check_per_node(where, body, several_clusters=bool(params.get("clusters")))
         given = vms[position] if vms else body
         if any(given.get(name) is not None for name in FOR_SOURCES):

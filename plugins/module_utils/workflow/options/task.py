@@ -22,7 +22,6 @@ from ...proxmox.options.request import vm_request
 from ...proxmox.options.values import check_range
 from ..existing.matching import is_silent, silent_text
 from .entries import Entry, Guard, build_entries, pools_of
-from .per_node import on_each_node
 from .plugin_config import check_entries, profiles_in_use, profiles_of
 
 if t.TYPE_CHECKING:
@@ -71,6 +70,8 @@ class Task:
         """
         if not any(entry.request.per_node and entry.request.node is None for entry in self.entries):
             return self, []
+        from .per_node import on_each_node
+
         entries, cautions = on_each_node(self.entries, read())
         return replace(self, entries=entries), cautions
 
