@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import time
 import typing as t
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -56,7 +56,7 @@ if t.TYPE_CHECKING:
     from .templates import Templates
 
 
-FindSurplus: t.TypeAlias = "t.Callable[[Iterable[Guest]], tuple[Sequence[Entry], Sequence[str]]]"
+FindSurplus = Callable[[Iterable[Guest]], tuple[Sequence[Entry], Sequence[str]]]
 """Returns the entries that remove VMs beyond their count, of these guests, and warnings about others."""
 
 

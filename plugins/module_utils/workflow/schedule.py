@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cache, partial
-from itertools import chain
 
 from ..errors import InvalidRequest
 from ..files import write_json
@@ -22,7 +21,7 @@ from .options.entries import Entry
 from .options.rules import facts_of
 from .options.run_options import RunOptions
 from .options.task import Task, surplus_entries
-from .placing import Placer
+from .placing import FindSurplus, Placer
 from .progress import Progress, ProgressFile
 from .report import VMReport
 from .result import RunFailed, failure_of, result_of, warnings_of
@@ -114,7 +113,7 @@ def _run_on_one(
         room_maker,
         approved=approved,
         keep=keep if keeps else None,
-        surplus=partial(surplus_entries, task.series, task.entries) if task.series else None,
+        surplus=_surplus_of(task),
     )
     reports = run.execute(check_mode=check_mode)
     of_moves = () if run.room is None else run.room.warnings
@@ -123,8 +122,11 @@ def _run_on_one(
 
 
 def _run_on_clusters(run: MultiClusterRun, task: Task, *, check_mode: bool) -> FinishedRun:
-    removals, cautions = task.surplus(lambda: chain.from_iterable(run.guests().values()))
-    return FinishedRun(run, run.execute([*task.entries, *removals], check_mode=check_mode), cautions)
+    return FinishedRun(run, run.execute(task.entries, check_mode=check_mode, surplus=_surplus_of(task)), [])
+
+
+def _surplus_of(task: Task) -> FindSurplus | None:
+    return partial(surplus_entries, task.series, task.entries) if task.series else None
 
 
 def _result(done: FinishedRun, options: RunOptions, *, check_mode: bool) -> dict[str, t.Any]:

@@ -295,4 +295,13 @@ def test_count_over_clusters__is_compared_and_shrinks(pair: Pair, controller: Co
     assert [vm["state"] for vm in found["vms"]] == ["ok", "ok", "unwanted", "unwanted"]
     controller.schedule(clusters=clusters, vms=fewer, **VM)
     assert sorted(names(a) + names(b)) == ["web-1", "web-2"]
+    for cluster in pair:
+        cluster.advance(120)
+        cluster.requests(reset=True)
+    unchanged = controller.schedule(clusters=clusters, vms=fewer, **VM)
+    assert unchanged["changed"] is False
+    calls = Counter(call["path"] for cluster in pair for call in cluster.requests())
+    assert (calls["/cluster/resources"], calls["/cluster/tasks"]) == (2, 2), "each cluster is read once"
     assert controller.run("fleet_info", clusters=clusters, vms=fewer, unmanaged=True, **VM)["clean"] is True
+    controller.schedule(clusters=clusters, vms=[{**series, "count": 0}], **VM)
+    assert names(a) + names(b) == []

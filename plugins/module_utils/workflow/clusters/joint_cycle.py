@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import time
 import typing as t
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
 
 from ...engine.batch_cycle import schedule_all
 from ...engine.profiles import Profile
 from ...engine.several_clusters import Member, MultiClusterScheduler
 from ...engine.texts import join_words
 from ...errors import CollectionError, ConnectionFailed, NoQuorum
-from ...model import Request
+from ...model import Guest, Request
 from ...proxmox.api.reader import in_parallel
 from ...proxmox.tasks import QuorumGuard
 from ...reservations.ledger import LeasedCycle
@@ -36,6 +38,8 @@ from .connections import Cluster
 from .whereabouts import Finding, Silent, whereabouts
 
 T = t.TypeVar("T")
+
+FindRemovals = Callable[[Iterable[Guest]], Sequence[Entry]]
 
 
 class SiteLost(Exception):
@@ -78,12 +82,15 @@ class JointCycle:
     profiles: Mapping[str, Profile]
     default_profile: str
 
-    def place(self, entries: Sequence[Entry], *, all_or_nothing: bool, reserve: bool) -> list[Job]:
+    def place(
+        self, entries: Sequence[Entry], *, all_or_nothing: bool, reserve: bool, surplus: FindRemovals | None = None
+    ) -> list[Job]:
         """Run the cycle, and return the jobs of VMs that belong to no cluster: they failed, or shall be absent and are.
         The other jobs are stored in the sites.
 
-        reserve and all_or_nothing as in Placer.place. Raises OtherCluster and LeaseLost if the cycle has to be
-        repeated, and what reading raises.
+        reserve and all_or_nothing as in Placer.place. surplus returns entries that remove further VMs, of the guests of
+        all clusters; it may be called several times, and the last call counts. Raises OtherCluster and LeaseLost if the
+        cycle has to be repeated, and what reading raises.
         """
         with ExitStack() as leases:
             cycles: dict[str, LeasedCycle | None] = {}
@@ -92,20 +99,31 @@ class JointCycle:
             loose = None
             while loose is None:
                 with suppress(SiteLost):
-                    loose = self._decide(entries, cycles)
+                    loose = self._decide(entries, cycles, surplus)
             jobs = [*loose, *(job for site in self.sites for job in site.jobs)]
             if not (all_or_nothing and any(job.error for job in jobs)):
                 self._reserve(cycles)
             return loose
 
-    def _decide(self, entries: Sequence[Entry], cycles: Mapping[str, LeasedCycle | None]) -> list[Job]:
+    def _decide(
+        self, entries: Sequence[Entry], cycles: Mapping[str, LeasedCycle | None], surplus: FindRemovals | None
+    ) -> list[Job]:
         """Read all clusters, find the cluster of each existing VM, and decide about the others."""
+        guests: dict[Site, Sequence[Guest]] = {}
+
+        def note(site: Site, shown: Iterable[Guest]) -> tuple[Sequence[Entry], Sequence[str]]:
+            guests[site] = tuple(shown)
+            return (), ()
 
         def read(site: Site) -> Seen:
             jobs = [Job(entry, cluster=site.name) for entry in entries]
-            return site.placer.read(jobs, site.lessons, cycles[site.name])
+            find = None if surplus is None else partial(note, site)
+            return site.placer.read(jobs, site.lessons, cycles[site.name], find)
 
         seen = self._call_each(read)
+        if surplus is not None and (removals := surplus(chain.from_iterable(guests[site] for site in seen))):
+            entries = [*entries, *removals]
+            seen = self._call_each(read)
         whole: set[Site] = set()
         while True:
             loose = self._place_all(entries, seen, whole)

@@ -9,7 +9,7 @@ try may succeed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -26,14 +26,14 @@ from ..options.entries import Entry
 from ..options.run_options import RunOptions
 from ..options.task import Task
 from ..placement import Placement, decisions_of
-from ..placing import Placer
+from ..placing import FindSurplus, Placer
 from ..progress import Progress, Wait
 from ..report import NodeUsage, VMReport, keep_before, report_of
 from ..run import Run
 from ..stopping import Stop
 from ..waiting import Waiting
 from .connections import Cluster, connect
-from .joint_cycle import JointCycle, Site, names_reserved_at
+from .joint_cycle import FindRemovals, JointCycle, Site, names_reserved_at
 from .shares import Gate, Steps
 from .whereabouts import Silent
 
@@ -88,13 +88,17 @@ class MultiClusterRun:
         for site in self._all_sites:
             site.access.close()
 
-    def execute(self, entries: Sequence[Entry], *, check_mode: bool) -> list[VMReport]:
-        """Execute the run and return one report per entry, in order. As Run.execute."""
+    def execute(
+        self, entries: Sequence[Entry], *, check_mode: bool, surplus: FindSurplus | None = None
+    ) -> list[VMReport]:
+        """Execute the run and return one report per entry, in order. As Run.execute. surplus finds further VMs, which
+        the run removes, among the guests.
+        """
         write = not (check_mode or any(site.access.offline for site in self._all_sites))
         self._jobs = {entry.position: Job(entry) for entry in entries}
         try:
             self._note_down()
-            self._place_and_create(entries, write=write)
+            self._place_and_create(entries, surplus, write=write)
         except KeyboardInterrupt:
             self.interrupted = True
             for site in self._all_sites if write else ():
@@ -115,15 +119,22 @@ class MultiClusterRun:
             reserved = set() if known is None else names_reserved_at(access, known[0])
             self._cycle.silent.add(name, error.message, reserved)
 
-    def _place_and_create(self, entries: Sequence[Entry], *, write: bool) -> None:
+    def _place_and_create(self, entries: Sequence[Entry], surplus: FindSurplus | None, *, write: bool) -> None:
         """Place the entries and carry that out, in rounds, until no VM is worth another try."""
         patience = self._options.wait_for_capacity if write else 0.0
         waiting = Waiting(patience, self._profile_of, self._glance, tell=self._tell_wait)
         due, rounds, looked = entries, 0, False
-        while due:
+        beyond: tuple[Sequence[Entry], Sequence[str]] = ((), ())
+
+        def find(guests: Iterable[Guest]) -> Sequence[Entry]:
+            nonlocal beyond
+            beyond = ((), ()) if surplus is None else surplus(guests)
+            return beyond[0]
+
+        while due or (surplus is not None and not looked):
             rounds += 1
             try:
-                jobs = self._place(due, reserve=write)
+                jobs = self._place(due, None if looked or surplus is None else find, reserve=write)
             except CollectionError as error:
                 if isinstance(error, (OtherCluster, LeaseLost)) and rounds < TRIES:
                     continue
@@ -133,6 +144,9 @@ class MultiClusterRun:
                 for entry in due:
                     self._jobs[entry.position].fail(error)
                 return
+            if not looked:
+                entries = [*entries, *beyond[0]]
+                self.warnings.extend(beyond[1])
             looked = True
             stands = self._carry_out_unless_held_back(jobs, write=write)
             if self.interrupted:
@@ -142,13 +156,15 @@ class MultiClusterRun:
             # Entries that a cluster completed, for example with the sizes in a backup, are valid for that cluster only.
             due = [entry for entry in entries if entry.position in {job.entry.position for job in again}]
 
-    def _place(self, due: Sequence[Entry], *, reserve: bool) -> list[Job]:
+    def _place(self, due: Sequence[Entry], surplus: FindRemovals | None, *, reserve: bool) -> list[Job]:
         """Go through a scheduling cycle over all clusters and return the jobs of the entries."""
         all_or_nothing = self._options.all_or_nothing and not self.wrote
-        loose = self._cycle.place(due, all_or_nothing=all_or_nothing, reserve=reserve)
+        loose = self._cycle.place(due, all_or_nothing=all_or_nothing, reserve=reserve, surplus=surplus)
         jobs = [*loose, *(job for site in self._cycle.sites for job in site.jobs)]
         for job in jobs:
-            job.follow(self._jobs[job.entry.position])
+            earlier = self._jobs.get(job.entry.position)
+            if earlier is not None:
+                job.follow(earlier)
             self._jobs[job.entry.position] = job
         return jobs
 
