@@ -27,11 +27,11 @@ CHECK_REQUIRED_TAGS = True
 CHECK_CHANGELOG = True
 REQUIRE_V1_OR_GREATER = True
 RUN_ANSIBLE_DOC = True
-RUN_ANSIBLE_LINT = False
+RUN_ANSIBLE_LINT = True
 RUN_ANSIBLE_TEST = False
 CFG
 export GALAXY_IMPORTER_CONFIG=$IMPORTER/galaxy-importer.cfg
-export PATH=$IMPORTER/bin:$PATH
+export PATH=$IMPORTER/bin:$BIN:$PATH
 
 source_copy=$IMPORTER/source/$COLLECTION
 copy_for_tarball "$source_copy"

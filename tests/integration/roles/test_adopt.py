@@ -60,6 +60,7 @@ def test_grown_cluster__is_found_unchanged_by_the_next_run(start: Start, tmp_pat
     adopted = play(tmp_path, cluster, "adopt", "-e", f"adopt_file={file}")
     assert adopted.code == 0, adopted.output
     assert file.stat().st_mode & 0o777 == 0o600
+    assert "docs/schemas/vms.json\n" in file.read_text(encoding="utf-8")
     vms = yaml.load(file.read_text(encoding="utf-8"), Loader)["qemu_vms"]
     nodes = cluster.state()["nodes"]
     there = {

@@ -25,7 +25,8 @@ PASSWORD = "qwertz-not-to-be-seen"
 def project(tmp_path: Path) -> Path:
     """A folder as AWX prepares it for a job: the playbooks of the project, and an inventory with localhost."""
     (tmp_path / "inventory").mkdir()
-    (tmp_path / "inventory" / "hosts").write_text("localhost ansible_connection=local\n", encoding="utf-8")
+    localhost = "localhost ansible_connection=local ansible_python_interpreter='{{ ansible_playbook_python }}'\n"
+    (tmp_path / "inventory" / "hosts").write_text(localhost, encoding="utf-8")
     shutil.copytree(CHECKOUT / "playbooks", tmp_path / "project")
     return tmp_path
 
@@ -76,6 +77,11 @@ def test_job__has_the_events_statistics_and_artefacts_that_awx_reads(cluster: Si
     again = run(project, cluster, "drift.yml", qemu_vms=vms)
     assert again.status == "successful", again.stdout.read()
     assert "qemu_scheduler_drift" in list(again.events)[-1]["event_data"]["artifact_data"]
+
+    # A project has the playbooks alone.
+    adopted = run(project, cluster, "adopt.yml", adopt_file=str(project / "all.yml"), adopt_name="job-.*")
+    assert adopted.status == "successful", adopted.stdout.read()
+    assert "$schema=" not in (project / "all.yml").read_text(encoding="utf-8")
 
 
 def test_failed_job__says_why_in_its_last_event(cluster: SimulatedCluster, project: Path) -> None:
