@@ -21,23 +21,18 @@ import yaml
 
 # This also makes the collection importable.
 from generate_docs import CHECKOUT, bring_up_to_date
+from vm_option_schemas import PLUGINS, TEMPLATE, Schema, known_schemas, numbered
 
 SCHEMAS = CHECKOUT / "docs" / "schemas"
 
-PLUGINS = "ansible_collections.qemu_scheduler.proxmox.plugins"
 DRAFT = "http://json-schema.org/draft-07/schema#"
-
-Schema = dict[str, Any]
-
-TEMPLATE: Schema = {"type": "string", "pattern": r"\{[{%]"}
-"""What may stand for another value in a file of variables."""
 
 PLAIN: Mapping[str, Schema] = {
     "str": {"type": ["string", "number", "boolean"]},
     "path": {"type": "string"},
     "int": {"anyOf": [{"type": "integer"}, {"type": "string", "pattern": r"^\d+$"}]},
     "float": {"type": "number"},
-    "bool": {"anyOf": [{"type": "boolean"}, {"enum": ["yes", "no", "on", "off"]}]},
+    "bool": {"anyOf": [{"type": "boolean"}, {"enum": ["yes", "no", "on", "off", "true", "false", 0, 1, "0", "1"]}]},
     "dict": {"type": "object"},
     "raw": {},
 }
@@ -58,9 +53,13 @@ def option_schema(spec: Mapping[str, Any], docs: Mapping[str, Any]) -> Schema:
         schema["type"] = [kind, "string"]
     elif schema and spec.get("type") not in ("str", "path"):
         schema = {"anyOf": [*(schema["anyOf"] if list(schema) == ["anyOf"] else [schema]), TEMPLATE]}
+    return {**_described(docs), **schema}
+
+
+def _described(docs: Mapping[str, Any]) -> Schema:
     about = docs.get("description")
     text = _plain(about if isinstance(about, str) else " ".join(about or ()))
-    return {**({"description": text} if text else {}), **schema}
+    return {"description": text} if text else {}
 
 
 def _value(spec: Mapping[str, Any], docs: Mapping[str, Any]) -> Schema:
@@ -75,9 +74,12 @@ def _value(spec: Mapping[str, Any], docs: Mapping[str, Any]) -> Schema:
     return dict(PLAIN[spec.get("type", "str")])
 
 
-def options_schema(specs: Mapping[str, Mapping[str, Any]], docs: Mapping[str, Any]) -> Schema:
-    """The schema of a mapping of options, with their aliases."""
+def options_schema(
+    specs: Mapping[str, Mapping[str, Any]], docs: Mapping[str, Any], known: Mapping[str, Schema] | None = None
+) -> Schema:
+    """The schema of a mapping of options, with their aliases. known are those that are defined elsewhere."""
     properties = {name: option_schema(spec, docs.get(name) or {}) for name, spec in sorted(specs.items())}
+    properties |= {name: {"$ref": f"#/definitions/{name}"} for name in properties.keys() & (known or {}).keys()}
     aliases = {alias: properties[name] for name, spec in specs.items() for alias in spec.get("aliases", ())}
     required = sorted(name for name, spec in specs.items() if spec.get("required"))
     return {
@@ -93,8 +95,9 @@ def vms() -> Schema:
     common = importlib.import_module(f"{PLUGINS}.module_utils.workflow.options.common")
     module = importlib.import_module(f"{PLUGINS}.modules.qemu_schedule")
     docs = options_of("qemu_schedule")
-    entry = options_schema({**common.ONE_VM_OPTIONS, **common.COUNT_OPTIONS}, docs)
-    options = options_schema({k: v for k, v in module.argument_spec().items() if k != "vms"}, docs)
+    known = {name: {**_described(docs.get(name) or {}), **schema} for name, schema in known_schemas().items()}
+    entry = {**options_schema({**common.ONE_VM_OPTIONS, **common.COUNT_OPTIONS}, docs, known), "allOf": numbered()}
+    options = options_schema({k: v for k, v in module.argument_spec().items() if k != "vms"}, docs, known)
     role = yaml.safe_load((CHECKOUT / "roles/provision/meta/argument_specs.yml").read_text(encoding="utf-8"))
     variables = {
         name: option_schema(spec, spec)
@@ -104,10 +107,10 @@ def vms() -> Schema:
     return {
         "title": "VMs for the playbooks and roles of qemu_scheduler.proxmox",
         "type": "object",
-        "definitions": {"vm": entry},
+        "definitions": {"vm": entry, **known},
         "properties": {
-            "qemu_vms": {"type": ["array", "string"], "items": {"$ref": "#/definitions/vm"}},
-            "qemu_options": {**options, "type": ["object", "string"]},
+            "qemu_vms": {**TEMPLATE, "type": ["array", "string"], "items": {"$ref": "#/definitions/vm"}},
+            "qemu_options": {**TEMPLATE, **options, "type": ["object", "string"]},
             **variables,
         },
         # A misspelt variable of the role. Files may have others.

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import re
 import subprocess
@@ -16,10 +17,11 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from support.pages import CHECKOUT
+from support.pages import CHECKOUT, examples
 from support.playbook import COLLECTIONS
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options import table
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import vm_plan
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.documents import digest_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves import plan_document
@@ -32,6 +34,7 @@ READERS: dict[str, Callable[[Any, str], Any]] = {
 FILES = {plan_document.FORMAT: "plan-of-moves", vm_plan.FORMAT: "plan-of-vms"}
 
 
+@functools.cache
 def validator(name: str) -> jsonschema.Draft7Validator:
     schema = json.loads((SCHEMAS / f"{name}.json").read_text(encoding="utf-8"))
     jsonschema.Draft7Validator.check_schema(schema)
@@ -108,17 +111,80 @@ def test_schema_of_lists__accepts_the_examples(file: str) -> None:
         "qemu_vms: [{name: a, cores: four}]",
         "qemu_vms: [{name: a, state: running}]",
         "qemu_vms: [{name: a, scsi: [x]}]",
+        "qemu_vms: web-1",
+        "{qemu_vms: [{name: a}], qemu_options: cores=2}",
+        "qemu_vms: [{name: web_1}]",
+        "qemu_vms: [{name: yes}]",
+        "qemu_vms: [{name: 1.10}]",
+        "qemu_vms: [{name: -web}]",
+        "qemu_vms: [{name: web, count: 2}]",
+        "qemu_vms: [{name: 'web-{n}'}]",
+        "qemu_vms: [{name: a, vmid: 99}]",
+        "qemu_vms: [{name: a, vmid_range: 500..599}]",
+        "qemu_vms: [{name: a, net: {net32: virtio}}]",
     ],
 )
 def test_schema_of_lists__marks_mistakes(text: str) -> None:
     assert not validator("vms").is_valid(yaml.safe_load(text))
 
 
+OPTIONS = [
+    *({"memory": each} for each in ("4GB", "4 GiB", 4.5, -1, 15, True, "2048", 2048.0)),
+    *({"cores": each} for each in (0, 2)),
+    *({"cpulimit": each} for each in (129, -1, 0.5, "1.5")),
+    *({"agent": each} for each in (True, 1, "enabled=1,type=isa", "enable=1", {"enabled": True}, {"enable": True}, "")),
+    *({"net": {"net0": each}} for each in ("virtio", "virtoi", "virtio,bridg=a", "e1000=BC:24:11:00:00:01,tag=7")),
+    *({"net": {"net0": each}} for each in ("virtio=01:24:11:00:00:01", "virtio,tag=x", {"model": "virtio", "mtu": 0})),
+    *({"net": {"net0": each}} for each in ({"virtio": "BC:24:11:00:00:01", "link_down": "yes"}, {"model": "virtoi"})),
+    *({"scsi": {"scsi0": each}} for each in (":32", 32, "local:32", ":32G", "local:32G,ssd=1", "none", ":cloudinit")),
+    *({"scsi": {"scsi0": each}} for each in ("x.iso", {"size": "32GB"}, {"size": "0.5t"}, {"remove": "unused"})),
+    *({"scsi": {"scsi0": each}} for each in ({"size": 4, "storge": "a"}, {"size": 4, "storage": "a"})),
+    *({"ide": {each: "none"}} for each in ("ide3", "ide4", "scsi0")),
+    *({"machine": each} for each in ("q35", "q53", {"type": "pc-q35-9.0", "viommu": "intel"}, "pc-q35-9.2+pve1")),
+    *({"boot": each} for each in ("order=scsi0;net0", "cdn", "scsi0", {"order": "net0"})),
+    *({"tags": each} for each in (["a", "B"], ["größe"], ["a b"])),
+    *({"nameservers": each} for each in (["192.0.2.1"], ["192.0.2.1 192.0.2.2"])),
+    *({"startup": each} for each in ("order=1,up=30", "order=first", {"order": 1})),
+    *({"startdate": each} for each in ("now", "2026-01-31", "31.1.2026")),
+    *({"serial": {"serial0": each}} for each in ("socket", {}, "/dev/ttyS0")),
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_schema_of_options__refuses_what_the_table_refuses(options: dict[str, Any]) -> None:
+    try:
+        table.to_api(options)
+        is_valid = True
+    except InvalidRequest:
+        is_valid = False
+    found = list(validator("vms").iter_errors({"qemu_vms": [{"name": "a", **options}]}))
+    assert (not found) is is_valid, [error.message for error in found]
+
+
+def test_schema_of_lists__accepts_the_tasks_of_the_pages() -> None:
+    """Their plays run in tests of their own."""
+    checked = validator("vms")
+    tasks = [
+        task["qemu_scheduler.proxmox.qemu_schedule"]
+        for page in (CHECKOUT / "README.md", *(CHECKOUT / "docs").glob("*.md"))
+        for example in examples(page)
+        for play in (example.plays if "qemu_schedule:" in example.text and not example.skipped else [])
+        for task in play.get("tasks", ())
+        if isinstance(task.get("qemu_scheduler.proxmox.qemu_schedule"), dict)
+    ]
+    assert len(tasks) > 50
+    for task in tasks:
+        data = {"qemu_options": {**task, "vms": None}, "qemu_vms": task.get("vms", [])}
+        del data["qemu_options"]["vms"]
+        assert [error.message for error in checked.iter_errors(data)] == [], task
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "qemu_vms: '{{ vms }}'",
-        "{qemu_vms: [{name: a, cores: '{{ cores }}', tags: 'a,b', onboot: yes, memory: 2G}], my_own: 1}",
+        "{qemu_vms: [{name: a, cores: '{{ cores }}', tags: 'a,b', onboot: 1, memory: '2048'}], my_own: 1}",
+        "{qemu_vms: [{name: 7, net: {net0: 'virtio,bridge={{ bridge }}'}, numa: {numa0: '{{ numa }}'}}]}",
         "{qemu_vms: [{name: 'web-{n}', count: 3}], provision_page: x.html, qemu_options: {state: started}}",
     ],
 )
