@@ -260,7 +260,7 @@ def test_it__ends_though_a_request_hangs_and_a_task_runs(tmp_path: Path) -> None
 
 
 def test_it__ends_when_its_parent_is_gone(tmp_path: Path) -> None:
-    parent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    parent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     process = subprocess.Popen(
         [sys.executable, "-m", "simulated_cluster", str(CLUSTERS / "three-nodes.yml"),
          "--exit-with-parent", str(parent.pid)],

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import multiprocessing
-import os
+import signal
 import sys
 import time
 import typing as t
@@ -21,6 +21,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservation
     Reservation,
     open_ledger,
 )
+
+from .dying import end_with_parent
 
 # This program has no other threads and has imported everything, so its forks start quickly, like those of Ansible.
 _fork = multiprocessing.get_context("fork")
@@ -39,6 +41,7 @@ def reserve_one(ledger: Ledger, cluster: str, holder: Holder, think: float) -> t
 
 
 def member(index: int, together: t.Any, results: t.Any, where: str, cluster: str, cycles: int, think: float) -> None:
+    end_with_parent()
     records: list[dict[str, t.Any]] = []
     try:
         together.wait()
@@ -76,9 +79,7 @@ def fleet(where: str, cluster: str, size: int, cycles: int, think: float) -> lis
 def loop(where: str, cluster: str) -> None:
     with open_ledger(where) as ledger:
         holder = Holder.new()
-        # What started it may be killed before it can end it.
-        parent = os.getppid()
-        while os.getppid() == parent:
+        while True:
             _begun, _ended, vmid = reserve_one(ledger, cluster, holder, think=0)
             ledger.mark_binding(cluster, [vmid], holder)
             print(vmid, flush=True)
@@ -87,6 +88,9 @@ def loop(where: str, cluster: str) -> None:
 
 
 if __name__ == "__main__":
+    end_with_parent()
+    # Ctrl-C comes to all processes: one that ended in an orderly way would wait at the barrier for the others.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.argv[1] == "loop":
         loop(*sys.argv[2:])
     else:

@@ -16,11 +16,15 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import traceback
 import typing as t
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
+
+END_SECONDS = 30.0
+"""How long the processes of a server have to end after SIGTERM."""
 
 
 class ForkServer:
@@ -75,6 +79,8 @@ class ForkServer:
 
 def serve(connection: Connection, run: Callable[..., None]) -> None:
     """Run each request in a process of its own, until nobody sends any; then end those that still run."""
+    # Ctrl-C comes to all processes. This one ends when nobody sends requests any more, and has then to end the others.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Garbage collections of the processes would look at all that was imported, and copy its pages.
     gc.collect()
     gc.freeze()
@@ -89,6 +95,7 @@ def serve(connection: Connection, run: Callable[..., None]) -> None:
                     return
                 pid = os.fork()
                 if not pid:
+                    signal.signal(signal.SIGINT, before)
                     connection.close()
                     for pidfd in running:
                         os.close(pidfd)
@@ -122,8 +129,14 @@ def _run_and_exit(run: Callable[..., None], request: tuple[t.Any, ...]) -> t.NoR
 
 
 def _end(running: Mapping[int, int]) -> None:
+    """End processes, also those that a test has stopped; by force those that take too long."""
     for pid in running.values():
         os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGCONT)
+    left, deadline = set(running), time.monotonic() + END_SECONDS
+    while left and (seconds := deadline - time.monotonic()) > 0:
+        left.difference_update(t.cast("list[int]", wait(left, seconds)))
+    for pidfd in left:
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
     for pid in running.values():
-        with suppress(ChildProcessError):
-            os.waitpid(pid, 0)
+        os.waitpid(pid, 0)

@@ -23,6 +23,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservation
     open_ledger,
 )
 
+from .dying import end_with_parent
+
 
 class Scheduler:
     """The steps of a scheduling and a binding cycle."""
@@ -79,4 +81,5 @@ def main(connection: Connection) -> None:
 
 
 if __name__ == "__main__":
+    end_with_parent()
     main(Connection(int(sys.argv[1])))

@@ -17,7 +17,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservation
 
 @pytest.fixture
 def sleeper() -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    return subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
 
 
 def holder_of(process: subprocess.Popen[bytes]) -> Holder:

@@ -25,6 +25,7 @@ from threading import Thread
 from simulated_cluster.client import CLUSTERS, SimulatedCluster
 from support.ansible_commands import Ansible
 from support.controller import Controller, module_server
+from support.ledgers import Fleet, Loop
 from support.playbook import environment, run_tasks
 from support.postgres import postgres_server
 from support.quick_clusters import forked_clusters
@@ -43,7 +44,11 @@ def test_module__waits(tmp_path):
     with forked_clusters(), SimulatedCluster.start(CLUSTERS / "three-nodes.yml") as cluster, postgres_server() as url:
         cluster.fault(method="POST", hang=True)
         with module_server() as modules:
-            Controller(modules, tmp_path, cluster.environment()).start("qemu_schedule", **TASK, reservations=url)
+            run = Controller(modules, tmp_path, cluster.environment()).start("qemu_schedule", **TASK, reservations=url)
+            Fleet(url, "a", size=2, think=1000)
+            Loop(url, "b", tmp_path / "output")
+            until(lambda: any(request["method"] == "POST" for request in cluster.requests()))
+            run.pause()
             wait(cluster, "module")
 
 

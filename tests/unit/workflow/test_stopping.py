@@ -64,7 +64,7 @@ def test_what_waits_for_a_thread__is_dropped_and_what_has_begun_is_waited_for() 
 
 
 def sleeper() -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+    return subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
 
 
 def test_run_that_nobody_waits_for__sends_nothing_more() -> None:
