@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.filter.decisions import decision_table
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine import batch_cycle
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine import batch
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import first, join_words
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.inventory import ha_state
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow import binding
@@ -63,6 +63,6 @@ class ActionModule(ProgressAction):
     """Found by Ansible by this name."""
 
     module = qemu_schedule
-    imports = (batch_cycle, binding, converger, existing_vms, ha_state)
+    imports = (batch, binding, converger, existing_vms, ha_state)
     line_of = staticmethod(line_of)
     table_of = staticmethod(table_of)

@@ -27,7 +27,11 @@ class SourceImporter(zipimport.zipimporter):
         return os.path.join(self.archive, self.prefix, file)
 
 
-if isinstance(getattr(__spec__, "loader", None), zipimport.zipimporter):
+_loader = getattr(__spec__, "loader", None)
+ARCHIVE = _loader.archive if isinstance(_loader, zipimport.zipimporter) else None
+"""The path of Ansible's archive; None if this module is not from one."""
+
+if ARCHIVE is not None:
     # Imports make much and drop little: the collector would walk through all of it again and again.
     gc.set_threshold(100_000)
     # At its end, the process would do so twice more.

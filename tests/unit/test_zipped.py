@@ -19,6 +19,7 @@ compiled = []
 sys.addaudithook(lambda event, args: event == "compile" and compiled.append(str(args[1])))
 sys.path.insert(0, sys.argv[1])
 import box.zipped, box.part, box.inner.leaf
+print(box.zipped.ARCHIVE)
 for module in (box.part, box.inner, box.inner.leaf):
     print(module.__file__, compiled.count(module.__file__), module.__name__)
 """
@@ -31,7 +32,9 @@ def test_modules_in_an_archive__are_compiled_once_and_not_walked_through_at_the_
         for name in ("box/__init__.py", "box/part.py", "box/inner/__init__.py", "box/inner/leaf.py"):
             file.writestr(name, "")
     done = subprocess.run([sys.executable, "-c", PROGRAM, str(archive)], capture_output=True, text=True, check=True)
+    assert zipped.ARCHIVE is None
     assert done.stdout.splitlines() == [
+        str(archive),
         f"{archive}/box/part.py 1 box.part",
         f"{archive}/box/inner/__init__.py 1 box.inner",
         f"{archive}/box/inner/leaf.py 1 box.inner.leaf",

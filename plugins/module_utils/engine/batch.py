@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from ..errors import CollectionError, NoNodesAvailable, NoStorageAvailable
 from ..model import Decision, Request
+from .batch_cycle import are_all_permitted, schedule_all
 from .cache import assumed_guest
 from .framework.interface import QueueSortPlugin
 from .scheduling_cycle import Scheduler
@@ -37,9 +38,6 @@ def place_batch(
     """
     if not requests:
         return []
-    # Runs that find all VMs as they should be place none.
-    from .batch_cycle import schedule_all
-
     order = _packing_order(scheduler, requests)
     if order is not None:
         found = schedule_all(scheduler, [requests[position] for position in order], now, present)
@@ -68,8 +66,6 @@ def _place_together(
     steps: int | None,
 ) -> None:
     """Search places for all VMs, where those at some positions found none. Replaces the outcomes if all get a place."""
-    from .batch_cycle import are_all_permitted
-
     placed = _decisions(outcomes)
     _undo_all(scheduler, placed)
     numbers = [number for number, o in enumerate(outcomes) if o.decision is not None or number in homeless]

@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from ..engine.batch import place_batch
 from ..engine.cache import ClusterState
 from ..engine.framework.interface import Subject
 from ..engine.framework.status import Category
@@ -121,6 +120,11 @@ class Placer:
                 placement = self.prepare(jobs, seen, all_bridges=all_bridges)
                 clones = any(job.entry.clone is not None for job in placement.new)
                 for wave in self._wave_by_wave(placement) if clones else [placement.new]:
+                    if not wave:
+                        continue
+                    # Runs that find all VMs as they should be place none.
+                    from ..engine.batch import place_batch
+
                     requests, present = self.complete_requests(placement, wave), self.requests_for_existing(placement)
                     with placement.with_starting() if placement.starting else contextlib.nullcontext():
                         outcomes = place_batch(
