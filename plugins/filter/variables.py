@@ -8,7 +8,11 @@ from __future__ import annotations
 import difflib
 import typing as t
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
 
+import yaml
+
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 LIKENESS = 0.85
 """How alike, from 0 to 1, a variable and one of the role have to be so that the former is taken for a misspelling."""
 
@@ -28,7 +32,7 @@ def unknown_variables(
     of mappings and of lists (of mappings), variables with their values, that is something else.
 
     Ansible ignores variables that nobody uses, so that without this a misspelt one would have no effect. It takes the
-    value of C(-e NAME=VALUE) as text.
+    value of C(-e NAME=VALUE) as text. Ansible's own variables are left out: they are many, and comparing is slow.
     """
     there = sorted(known)
     folded = {each.casefold(): each for each in there}
@@ -39,7 +43,7 @@ def unknown_variables(
     sentences = []
     if WORDS in names:
         sentences.append("-e has a word that is not NAME=VALUE; put quotes around a value with spaces, or use commas")
-    for name in sorted(set(names).difference(there)):
+    for name in sorted(name for name in set(names).difference(there) if not name.startswith("ansible_")):
         text = name.casefold()
         ours = text.startswith(prefix)
         alike = [of_letters[_letters(name)]] if _letters(name) in of_letters else []
@@ -77,6 +81,18 @@ _ITEM = "{name: web-1, memory: 2048}"
 def _kind(value: t.Any) -> str:
     kinds = {str: "a text", list: "a list", dict: "a mapping", bool: "a boolean", type(None): "nothing"}
     return next((text for kind, text in kinds.items() if isinstance(value, kind)), "a number")
+
+
+def role_variables(path: str) -> list[str]:
+    """Return the names of the variables that a role declares: the options of its argument spec, and its vars.
+
+    path is the folder of the role. Ansible's own filter from_yaml is slow, as it records where each value comes from.
+    """
+    spec, own = (
+        yaml.load(Path(path, *file).read_bytes(), Loader=LOADER)
+        for file in (("meta", "argument_specs.yml"), ("vars", "main.yml"))
+    )
+    return [*spec["argument_specs"]["main"]["options"], *own]
 
 
 def _letters(name: str) -> str:
@@ -144,4 +160,8 @@ class FilterModule:
     """The filters by their names."""
 
     def filters(self) -> dict[str, Callable[..., list[str]]]:
-        return {"stray_options": stray_options, "unknown_variables": unknown_variables}
+        return {
+            "role_variables": role_variables,
+            "stray_options": stray_options,
+            "unknown_variables": unknown_variables,
+        }

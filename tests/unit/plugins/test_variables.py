@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.qemu_scheduler.proxmox.plugins.filter.variables import stray_options, unknown_variables
+from ansible_collections.qemu_scheduler.proxmox.plugins.filter.variables import (
+    role_variables,
+    stray_options,
+    unknown_variables,
+)
 
 CHECKOUT = Path(__file__).parents[3]
 KNOWN = ["qemu_options", "qemu_vms", "teardown_only_pool", "teardown_plan_only"]
@@ -117,6 +121,12 @@ def test_variables_of_one_role__are_no_misspellings_of_those_of_another() -> Non
     }
     for here, there in itertools.permutations(roles, 2):
         assert unknown_variables(roles[there], roles[here], f"{here}_") == [], (here, there)
+
+
+def test_variables_of_a_role__are_its_options_and_its_vars() -> None:
+    names = role_variables(str(CHECKOUT / "roles" / "teardown"))
+    assert {"qemu_vms", "teardown_only_pool", "teardown_known"}.issubset(names)
+    assert "argument_specs" not in names
 
 
 @pytest.mark.parametrize(
