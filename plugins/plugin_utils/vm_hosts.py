@@ -27,7 +27,7 @@ def vm_hosts(
     *,
     tags_to_groups: bool = True,
 ) -> list[dict[str, t.Any]]:
-    """Return the C(name), C(groups), C(vars) and C(label) of the host of each VM.
+    """Return the C(name), C(groups), C(vars), C(args) and C(label) of the host of each VM.
 
     vms are those that vm_facts returns, groups those of all hosts. hostvars and inventory_groups are what the inventory
     has: the owner of a VM that the task names by its VMID alone may have called it like any other host or group.
@@ -48,12 +48,9 @@ def vm_hosts(
             known["ansible_host"] = vm["address"]
         of_tags = (vm.get("tags") or ()) if tags_to_groups else ()
         # A text that is made here has no character of a template: Ansible before 2.19 would evaluate one.
-        hosts.append(
-            {
-                "name": host["name"] or (name if is_free(name, vmid) else long_name),
-                "groups": [_NOT_IN_GROUP_NAMES.sub("_", each) for each in (*groups, *host["groups"], *of_tags)],
-                "vars": known,
-                "label": host["name"] or vmid,
-            }
-        )
+        place = {
+            "name": host["name"] or (name if is_free(name, vmid) else long_name),
+            "groups": [_NOT_IN_GROUP_NAMES.sub("_", each) for each in (*groups, *host["groups"], *of_tags)],
+        }
+        hosts.append({**place, "vars": known, "args": {**known, **place}, "label": host["name"] or vmid})
     return hosts

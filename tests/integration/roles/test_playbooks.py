@@ -196,7 +196,7 @@ def test_mistake__is_told_once_and_without_the_nodes(play: Play, tmp_path: Path)
         f"provision_page={page}",
     )
     assert run.code != 0
-    shown = run.output.partition("Check that no VM failed")[0]
+    shown = run.output.partition("Fail if a VM failed")[0]
     assert shown.count("TemplateNotFound") == 1, shown
     text = page.read_text(encoding="utf-8")
     assert "known templates: debian-13" in text

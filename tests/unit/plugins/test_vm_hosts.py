@@ -42,10 +42,9 @@ def test_name__of_two_vms_is_the_name_of_neither() -> None:
 def test_entry__gives_its_host_a_name_groups_and_variables() -> None:
     given = {"name": "app", "groups": ["apps"], "vars": {"http_port": 80, "proxmox_vmid": 9}}
     [host] = vm_hosts([vm("other", host=given, tags=["9-x y"], address="192.0.2.1")], {"app": {}}, {}, ["all-vms"])
-    assert host == {
-        "name": "app", "label": "app", "groups": ["all_vms", "apps", "_9_x_y"],
-        "vars": {"http_port": 80, "proxmox_vmid": 100, "proxmox_node": "pve1", "ansible_host": "192.0.2.1"},
-    }  # fmt: skip
+    place = {"name": "app", "groups": ["all_vms", "apps", "_9_x_y"]}
+    known = {"http_port": 80, "proxmox_vmid": 100, "proxmox_node": "pve1", "ansible_host": "192.0.2.1"}
+    assert host == {**place, "label": "app", "vars": known, "args": {**known, **place}}
 
 
 def test_address__of_the_entry_comes_before_that_of_the_agent() -> None:
