@@ -8,11 +8,16 @@ Run as ``python -m bench``. These are not tests: no number passes or fails.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 COLLECTIONS = CHECKOUT / ".venv" / "collections"
+
+# What Python has imported once, it must not compile again for each command: it is compiled wherever it is installed.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # The simulated cluster and the PostgreSQL server are the tests' own; the collection is where `make setup` put it.
 sys.path[:0] = [str(COLLECTIONS), str(CHECKOUT / "tests")]
