@@ -23,6 +23,7 @@ from ..errors import CollectionError, LedgerIncompatible
 Clock = Callable[[], float]
 Row = tuple[t.Any, ...]
 Parameters = Sequence["str | int | float | None"]
+Statement = tuple[str, Parameters]
 
 
 class Cursor(t.Protocol):
@@ -74,14 +75,25 @@ class Database(ABC):
                 yield Transaction(self._execute, self._begin(cluster))
                 self._execute("COMMIT")
             except BaseException:
-                # Raise the cause, not the failed rollback of a broken connection: the database rolls back by itself.
-                with contextlib.suppress(CollectionError), self._translate_errors():
-                    self._execute("ROLLBACK")
+                self._roll_back()
                 raise
+
+    def write(self, cluster: str, *statements: Statement) -> int:
+        """Run statements in a transaction that needs no answer before its end, and return how many rows the first of
+        them changed.
+        """
+        with self.transaction(cluster) as transaction:
+            changed = [transaction.execute(sql, parameters).rowcount for sql, parameters in statements]
+            return changed[0]
 
     @abstractmethod
     def read(self, sql: str, parameters: Parameters = ()) -> tuple[float, list[Row]]:
         """Return the present time and the rows that one query finds, without waiting for another transaction."""
+
+    def _roll_back(self) -> None:
+        # Raise the cause, not the failed rollback of a broken connection: the database rolls back by itself.
+        with contextlib.suppress(CollectionError), self._translate_errors():
+            self._execute("ROLLBACK")
 
     @abstractmethod
     def close(self) -> None:

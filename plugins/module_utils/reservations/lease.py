@@ -16,6 +16,7 @@ the time that it probably still has to wait, so that many that wait leave the ho
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Iterator
@@ -39,8 +40,23 @@ _PACE_SECONDS = 0.02
 _TICKET_DURATION = 1 / 3
 _TICKET_RENEWAL = 1 / 10
 
+# The lease, if there ever was one, and then the tickets before this one. In one query: as long as the lease is free and
+# the first in the queue does not know it, nobody decides.
+_SELECT_AHEAD = """
+    SELECT 1 AS part, token, holder, expires, 0 AS since, '' AS ticket FROM qemu_scheduler_leases WHERE cluster = ?
+    UNION ALL
+    SELECT 2, NULL, holder, expires, since, ticket FROM qemu_scheduler_queue
+    WHERE cluster = ? AND (since, ticket) < (?, ?)
+    ORDER BY part, since, ticket
+"""
+_TAKE = """
+    INSERT INTO qemu_scheduler_leases (cluster, token, holder, acquired, expires) VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT (cluster) DO UPDATE
+    SET token = excluded.token, holder = excluded.holder, acquired = excluded.acquired, expires = excluded.expires
+    WHERE qemu_scheduler_leases.token = ?
+        AND (qemu_scheduler_leases.expires <= ? OR qemu_scheduler_leases.holder = ?)
+"""
 _LEAVE_QUEUE = "DELETE FROM qemu_scheduler_queue WHERE cluster = ? AND (ticket = ? OR expires <= ?)"
-_SELECT_LEASE = "SELECT token, holder, acquired, expires FROM qemu_scheduler_leases WHERE cluster = ?"
 
 
 class LeaseLost(LedgerUnavailable):
@@ -77,11 +93,8 @@ class Lease:
 
     def release(self) -> None:
         """End the lease, if it has not been lost."""
-        with self.database.transaction(self.cluster) as transaction:
-            transaction.execute(
-                "UPDATE qemu_scheduler_leases SET holder = NULL, expires = 0 WHERE cluster = ? AND token = ?",
-                (self.cluster, self.token),
-            )
+        ended = "UPDATE qemu_scheduler_leases SET holder = NULL, expires = 0 WHERE cluster = ? AND token = ?"
+        self.database.write(self.cluster, (ended, (self.cluster, self.token)))
 
     def _loss(self, transaction: Transaction) -> LeaseLost:
         rows = transaction.execute(
@@ -101,7 +114,7 @@ def acquire(database: Database, cluster: str, holder: Holder, *, wait: float, du
     """
     deadline = time.monotonic() + wait
     place = _Place(database, cluster, holder, duration)
-    token = place.arrive()
+    token = place.look()
     try:
         while token is None:
             left = deadline - time.monotonic()
@@ -115,15 +128,19 @@ def acquire(database: Database, cluster: str, holder: Holder, *, wait: float, du
     return Lease(database, cluster, duration, token)
 
 
+_NO_LEASE = (1, 0, None, 0)
+"""The row of _SELECT_AHEAD for a lease that nobody has ever taken."""
+
+
 @dataclass
 class _Place:
     """A scheduler's place in one cluster's queue.
 
     Attributes:
         duration: that of the lease, in seconds.
-        since, ticket: the place in the queue.
+        since, ticket: the place in the queue; since is the ledger's time of the first look.
         renewed: when the ticket was last written.
-        ahead: the number of schedulers before this one at its last check, found_ahead that at the first.
+        ahead: the number of schedulers before this one at its last look, found_ahead that at the first.
     """
 
     database: Database
@@ -131,8 +148,8 @@ class _Place:
     holder: Holder
     duration: float
     ticket: str = field(default_factory=lambda: secrets.token_hex(8))
-    since: float = 0.0
-    renewed: float = 0.0
+    since: float = math.inf
+    renewed: float = -math.inf
     arrived: float = field(default_factory=time.monotonic)
     ahead: int = 0
     found_ahead: int = 0
@@ -148,119 +165,68 @@ class _Place:
             return min(max(pace * self.ahead / 2, _SHORTEST_SLEEP_SECONDS), _LONGEST_SLEEP_SECONDS)
         return min(max(pace / 10, _SHORTEST_SLEEP_SECONDS), _LONGEST_SLEEP_OF_FIRST_SECONDS)
 
-    def arrive(self) -> int | None:
-        """Take the lease and return its token if it is free and nobody waits; else queue up and return None."""
-        with self.database.transaction(self.cluster) as transaction:
-            waiting = transaction.execute(
-                "SELECT holder, expires FROM qemu_scheduler_queue WHERE cluster = ? ORDER BY since, ticket",
-                (self.cluster,),
-            ).fetchall()
-            self.ahead = self.found_ahead = _count_ahead(waiting, transaction.now) if waiting else 0
-            token = None if self.ahead else self._take(transaction)
-            if token is None:
-                self.since = transaction.now
-                self._queue_up(transaction)
-            return token
-
     def look(self) -> int | None:
-        """Take the lease and return its token if it is free and nobody is ahead; else return None."""
+        """Take the lease and return its token if it is free and nobody is ahead; else stay in the queue."""
+        now, rows = self.database.read(_SELECT_AHEAD, (self.cluster, self.cluster, self.since, self.ticket))
+        lease = rows.pop(0) if rows and rows[0][0] == 1 else _NO_LEASE
+        self.ahead = len(_skip_dead(rows, now))
+        if self.since == math.inf:
+            self.since, self.found_ahead = now, self.ahead
+        if not self.ahead and not _skip_dead([lease], now):
+            _part, token, former, expires, *_ = lease
+            # Who has let it expire may have prolonged it since; who is dead has not.
+            dead = former if now < expires else None
+            new = (self.cluster, token + 1, holder_to_text(self.holder), now, now + self.duration)
+            take = (_TAKE, (*new, token, now, dead))
+            if self.database.write(self.cluster, take, (_LEAVE_QUEUE, (self.cluster, self.ticket, now))):
+                return int(token + 1)
+            # It has changed since. The ticket is gone as well, so it is written again.
+            self.renewed = -math.inf
         if time.monotonic() - self.renewed > _TICKET_RENEWAL * self.duration:
-            with self.database.transaction(self.cluster) as transaction:
-                self._queue_up(transaction)
-        now, before = self.database.read(
-            """
-            SELECT holder, expires FROM qemu_scheduler_queue WHERE cluster = ? AND (since, ticket) < (?, ?)
-            ORDER BY since, ticket
-            """,
-            (self.cluster, self.since, self.ticket),
-        )
-        self.ahead = _count_ahead(before, now)
-        if self.ahead:
-            return None
-        now, lease = self.database.read(_SELECT_LEASE, (self.cluster,))
-        if _present_holder(lease, now) is not None:
-            return None
-        with self.database.transaction(self.cluster) as transaction:
-            return self._take(transaction)
+            self._queue_up(now)
+        return None
 
     def leave(self) -> None:
         """Leave the queue. If that fails, the ticket expires."""
-        with suppress(CollectionError), self.database.transaction(self.cluster) as transaction:
-            transaction.execute(_LEAVE_QUEUE, (self.cluster, self.ticket, transaction.now))
+        with suppress(CollectionError):
+            self.database.write(self.cluster, (_LEAVE_QUEUE, (self.cluster, self.ticket, 0)))
 
     def waited_too_long(self, seconds: float) -> LedgerUnavailable:
         """Return the error that names the holder of the lease."""
-        now, lease = self.database.read(_SELECT_LEASE, (self.cluster,))
-        holder = _present_holder(lease, now)
-        whose = f"{holder} has held it for {now - lease[0][2]:.0f} s" if holder else "others have held it by turns"
+        now, rows = self.database.read(
+            "SELECT 1, token, holder, expires, acquired FROM qemu_scheduler_leases WHERE cluster = ?", (self.cluster,)
+        )
+        present = _skip_dead(rows, now)
+        holder = str(holder_from_text(present[0][2])) if present else None
+        whose = f"{holder} has held it for {now - present[0][4]:.0f} s" if present else "others have held it by turns"
         return LedgerUnavailable(
             f"Waited {seconds:g} s for the lease on scheduling for cluster '{self.cluster}': {whose}, "
             f"{self.ahead} more were waiting before this one (ledger: {self.database.location}).",
             cluster=self.cluster,
             location=self.database.location,
-            holder=str(holder) if holder else None,
+            holder=holder,
             waiting=self.ahead,
         )
 
-    def _take(self, transaction: Transaction) -> int | None:
-        """Take the lease and return its token; None while a live process holds it."""
-        lease = transaction.execute(_SELECT_LEASE, (self.cluster,)).fetchall()
-        if _present_holder(lease, transaction.now) is not None:
-            return None
-        token: int = lease[0][0] + 1 if lease else 1
-        transaction.execute(
-            """
-            INSERT INTO qemu_scheduler_leases (cluster, token, holder, acquired, expires) VALUES (?, ?, ?, ?, ?)
-            ON CONFLICT (cluster) DO UPDATE
-            SET token = excluded.token, holder = excluded.holder,
-                acquired = excluded.acquired, expires = excluded.expires
-            """,
-            (
-                self.cluster,
-                token,
-                holder_to_text(self.holder),
-                transaction.now,
-                transaction.now + self.duration,
-            ),
-        )
-        transaction.execute(_LEAVE_QUEUE, (self.cluster, self.ticket, transaction.now))
-        return token
-
-    def _queue_up(self, transaction: Transaction) -> None:
+    def _queue_up(self, now: float) -> None:
         """Write the ticket, or renew it. A ticket that was skipped and removed gets its old place back."""
         self.renewed = time.monotonic()
-        transaction.execute(
-            """
+        ticket = (self.cluster, self.ticket, holder_to_text(self.holder), self.since)
+        queue_up = """
             INSERT INTO qemu_scheduler_queue (cluster, ticket, holder, since, expires) VALUES (?, ?, ?, ?, ?)
             ON CONFLICT (cluster, ticket) DO UPDATE SET expires = excluded.expires
-            """,
-            (
-                self.cluster,
-                self.ticket,
-                holder_to_text(self.holder),
-                self.since,
-                transaction.now + _TICKET_DURATION * self.duration,
-            ),
-        )
+        """
+        self.database.write(self.cluster, (queue_up, (*ticket, now + _TICKET_DURATION * self.duration)))
 
 
-def _present_holder(lease: list[Row], now: float) -> Holder | None:
-    """Return the live holder of the lease that _SELECT_LEASE has found; None if the lease can be taken."""
-    for _token, text, _acquired, expires in lease:
-        if text is not None and now < expires:
-            holder = holder_from_text(text)
-            return None if holder.is_dead() else holder
-    return None
-
-
-def _count_ahead(rows: list[Row], now: float) -> int:
-    """Count the tickets (holder, expires), in order of arrival, from the first one whose process lives.
+def _skip_dead(rows: list[Row], now: float) -> list[Row]:
+    """Return the rows of _SELECT_AHEAD that have not expired, from the first one whose process lives.
 
     Whether the processes behind that one live shows when it is their turn. If each of many that wait looked at all the
     others, they would leave the holder of the lease no CPU.
     """
-    waiting = [holder for holder, expires in rows if now < expires]
-    for position, holder in enumerate(waiting):
-        if not holder_from_text(holder).is_dead():
-            return len(waiting) - position
-    return 0
+    valid = [row for row in rows if now < row[3]]
+    for position, row in enumerate(valid):
+        if not holder_from_text(row[2]).is_dead():
+            return valid[position:]
+    return []

@@ -16,7 +16,7 @@ from ..errors import CollectionError
 from ..model import Identity
 from .database import Database, Row, Transaction
 from .lease import Lease, acquire
-from .records import COLUMNS, LASTS, UNEXPIRED, Durations, Holder, Phase, Reservation, from_row, has_expired, to_row
+from .records import COLUMNS, UNEXPIRED, Durations, Holder, Phase, Reservation, from_row, has_expired, to_row
 
 _SELECT_RESERVATIONS = f"SELECT {COLUMNS} FROM qemu_scheduler_reservations WHERE cluster = ?"
 _INSERT_RESERVATION = f"INSERT INTO qemu_scheduler_reservations ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -244,24 +244,29 @@ class LeasedCycle:
 def _drop_ended(
     transaction: Transaction, cluster: str, durations: Durations, *, rivals_of: Sequence[Reservation] | None = None
 ) -> list[Reservation]:
-    """Drop the reservations that no longer count and return the rest, by VMID; with rivals_of, at least those with the
-    VMID or the name of one of these, and no others if these are few, as reading a reservation takes long.
+    """Drop the reservations that no longer count and return the rest, by VMID; with rivals_of, at least of those with
+    the VMID or the name of one of these, and of no others if these are few, as reading a reservation takes long.
     """
-    transaction.execute(f"{_DELETE_RESERVATIONS} AND NOT {UNEXPIRED}", (cluster, transaction.now))
     condition, names = "", []
     if rivals_of is not None and len(rivals_of) <= _MOST_NAMES:
         names = [each.key for each in rivals_of]
         in_names = f"name IN ({', '.join(['NULL', *'?' * len(names)])})"
         condition = f" AND ({_among([each.vmid for each in rivals_of])} OR {in_names})"
-    rows = transaction.execute(f"{_SELECT_RESERVATIONS}{condition} ORDER BY vmid", (cluster, *names)).fetchall()
-    counting, ended = _read(rows, transaction.now, durations)
+    rows = transaction.execute(
+        f"SELECT {COLUMNS}, {UNEXPIRED} FROM qemu_scheduler_reservations WHERE cluster = ?{condition} ORDER BY vmid",
+        (transaction.now, cluster, *names),
+    ).fetchall()
+    if not all(row[-1] for row in rows):
+        expired = f"{_DELETE_RESERVATIONS}{condition} AND NOT {UNEXPIRED}"
+        transaction.execute(expired, (cluster, *names, transaction.now))
+    counting, ended = _read((row[:-1] for row in rows if row[-1]), transaction.now, durations)
     _delete(transaction, cluster, ended)
     return counting
 
 
 def _read(rows: Iterable[Row], now: float, durations: Durations) -> tuple[list[Reservation], list[int]]:
-    """Return the reservations that count, those in the phase C(binding) with quiet, expired and forsaken, and the VMIDs
-    of those that have ended.
+    """Return the reservations that count of rows that have not expired, those in the phase C(binding) with quiet,
+    expired and forsaken, and the VMIDs of those whose holder has died too early.
 
     If the holder died in the phase C(reserved), no VM will be created. In later phases the VM may exist or still be
     created, and only the reservation shows its sizes: it counts until it is confirmed or expires. A snapshot of the
@@ -273,8 +278,7 @@ def _read(rows: Iterable[Row], now: float, durations: Durations) -> tuple[list[R
     for row in rows:
         found = from_row(row)
         dead = found.phase != "created" and found.holder is not None and is_dead(found.holder)
-        lasts = LASTS if found.phase == "binding" else 0.0
-        if now >= found.expires + lasts or (dead and found.phase == "reserved"):
+        if dead and found.phase == "reserved":
             ended.append(found.vmid)
             continue
         if found.phase == "binding":

@@ -26,6 +26,7 @@ from .database import (
     Database,
     Parameters,
     Row,
+    Statement,
     check_version,
 )
 
@@ -40,10 +41,9 @@ _BEGIN = """
     SET LOCAL idle_in_transaction_session_timeout = '5s';
     SET LOCAL lock_timeout = '20s';
     SELECT pg_advisory_xact_lock({key});
-    SELECT extract(epoch FROM clock_timestamp())::double precision{version}
 """
+_SELECT_TIME = "SELECT extract(epoch FROM clock_timestamp())::double precision"
 _WITH_VERSION = f", version FROM {VERSION_TABLE}"
-_READ = "SELECT extract(epoch FROM clock_timestamp())::double precision; {sql}"
 
 # Not `to_regclass`, which may still not find a table that another session has just created.
 _HAS_TABLES = f"""
@@ -91,10 +91,26 @@ class PostgreSQLDatabase(Database):
 
     def read(self, sql: str, parameters: Parameters = ()) -> tuple[float, list[Row]]:
         with self._turn, self._translate_errors():
-            cursor = self._start(_READ.format(sql=sql), parameters)
+            cursor = self._start(f"{_SELECT_TIME}; {sql}", parameters)
             now = self._now(cursor.fetchall())
             cursor.nextset()
             return now, cursor.fetchall()
+
+    def write(self, cluster: str, *statements: Statement) -> int:
+        # In one request: a process that waits for the server's answer to each keeps the others waiting as well.
+        sql = "; ".join(statement for statement, _parameters in statements)
+        with self._turn, self._translate_errors():
+            try:
+                cursor = self._start(
+                    f"{_begin(cluster)} {sql}; COMMIT", [each for _sql, parameters in statements for each in parameters]
+                )
+                changed = [cursor.rowcount]
+                while cursor.nextset():
+                    changed.append(cursor.rowcount)
+            except BaseException:
+                self._roll_back()
+                raise
+            return changed[-1 - len(statements)]
 
     def ask_if_tables_exist(self) -> bool:
         """Whether the tables have been created."""
@@ -117,10 +133,8 @@ class PostgreSQLDatabase(Database):
         return rows == [(True,)]
 
     def _begin(self, cluster: str) -> float:
-        digest = hashlib.blake2b(f"qemu_scheduler {cluster}".encode(), digest_size=8).digest()
-        key = int.from_bytes(digest, "big", signed=True)
         # The version in the same request: while one goes to the server and back, others wait for the lease.
-        cursor = self._start(_BEGIN.format(key=key, version=_WITH_VERSION if self._is_prepared else ""))
+        cursor = self._start(f"{_begin(cluster)} {_SELECT_TIME}{_WITH_VERSION if self._is_prepared else ''}")
         while cursor.nextset():
             pass
         rows = cursor.fetchall()
@@ -174,6 +188,12 @@ class PostgreSQLDatabase(Database):
                 location=self.location,
                 reason=_text(exc),
             ) from exc
+
+
+def _begin(cluster: str) -> str:
+    """Return the statements with which a transaction for the cluster begins."""
+    digest = hashlib.blake2b(f"qemu_scheduler {cluster}".encode(), digest_size=8).digest()
+    return _BEGIN.format(key=int.from_bytes(digest, "big", signed=True))
 
 
 def _import_driver() -> ModuleType:

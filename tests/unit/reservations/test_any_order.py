@@ -46,12 +46,16 @@ class AnyOrder(RuleBasedStateMachine):
         if hasattr(self, "ledger"):
             self.ledger.close()
 
-    def forget_ended(self) -> None:
+    def has_ended(self, found: Reservation) -> bool:
+        died_early = found.phase == "reserved" and found.holder == self.holders["dead"]
+        return died_early or self.now >= found.expires + LASTS * (found.phase == "binding")
+
+    def forget_ended(self, *, rivals_of: list[Reservation] | None = None) -> None:
         self.model = {
             vmid: found
             for vmid, found in self.model.items()
-            if self.now < found.expires + LASTS * (found.phase == "binding")
-            and (found.phase != "reserved" or found.holder != self.holders["dead"])
+            if not self.has_ended(found)
+            or (rivals_of is not None and all(vmid != one.vmid and found.name != one.name for one in rivals_of))
         }
 
     def mine(self, vmids: set[int], who: str) -> set[int]:
@@ -72,7 +76,7 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(who=holders, wanted=some_reservations)
     def reserve(self, who: str, wanted: list[Reservation]) -> None:
         before = self.model
-        self.forget_ended()
+        self.forget_ended(rivals_of=wanted)
         after = dict(self.model)
         allowed = True
         for one in wanted:

@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+import typing as t
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -19,6 +22,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservation
     AlreadyReserved,
     Durations,
     Holder,
+    LeasedCycle,
     LeaseLost,
     Ledger,
     Reservation,
@@ -308,6 +312,68 @@ def test_expired_lease__is_taken_and_its_former_holder_is_fenced_off(
                     step()
             quick.reserve([reservation(101)])
     assert kept(ledger) == [101]
+
+
+def after_the_next_look(ledger: Ledger, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Let something happen between a look at the lease and the attempt to take it."""
+    read = ledger.database.read
+
+    def read_and_act(*query: t.Any) -> t.Any:
+        monkeypatch.setattr(ledger.database, "read", read)
+        found = read(*query)
+        act()
+        return found
+
+    monkeypatch.setattr(ledger.database, "read", read_and_act)
+
+
+@pytest.mark.parametrize("former", ["nobody", "slow", "dead"])
+def test_lease_that_was_free_when_looked_at__goes_to_one_alone(
+    ledger: Ledger, clock: Clock, me: Holder, monkeypatch: pytest.MonkeyPatch, former: str
+) -> None:
+    with ExitStack() as stack:
+
+        def enter(holder: Holder) -> LeasedCycle:
+            return stack.enter_context(ledger.scheduling_cycle(CLUSTER, holder=holder, wait=0))
+
+        if former != "nobody":
+            enter(dead_holder() if former == "dead" else Holder.new())
+            clock.now += 15 * (former == "slow")
+        after_the_next_look(ledger, monkeypatch, lambda: enter(me))
+        with pytest.raises(LedgerUnavailable, match=f"process {me.pid} on {me.host} has held it"):
+            enter(Holder.new())
+
+
+def test_lease_that_was_prolonged_after_a_look__is_not_taken(
+    ledger: Ledger, clock: Clock, me: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ledger.scheduling_cycle(CLUSTER, holder=me, wait=0) as slow:
+        clock.now += 15
+        after_the_next_look(ledger, monkeypatch, slow.reservations)
+        with pytest.raises(LedgerUnavailable), ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0):
+            pass
+        slow.reserve([reservation(100)])
+    assert kept(ledger) == [100]
+
+
+def test_who_finds_the_lease_taken_after_all__has_a_place_in_the_queue(
+    ledger: Ledger, me: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ExitStack() as stack:
+
+        def arrive_later(_seconds: float) -> None:
+            with (
+                pytest.raises(LedgerUnavailable, match="1 more were waiting before this one"),
+                ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0),
+            ):
+                pass
+            stack.close()
+
+        cycle = ledger.scheduling_cycle(CLUSTER, holder=me, wait=0)
+        after_the_next_look(ledger, monkeypatch, lambda: stack.enter_context(cycle))
+        monkeypatch.setattr(time, "sleep", arrive_later)
+        with ledger.scheduling_cycle(CLUSTER, holder=Holder.new()):
+            pass
 
 
 def test_end_of_a_lost_cycle__does_not_end_its_successors(ledger: Ledger, clock: Clock, me: Holder) -> None:
