@@ -29,6 +29,16 @@ REQUIRED = {
     "awx_credential": {"host": "pve1.example.com", "user": "awx@pve", "token_id": "awx", "token_secret": "not-shown"},
 }
 PLAYBOOKS = Path(__file__).resolve().parents[3] / "playbooks"
+SET_BY_AWX = {
+    f"awx_{name}": "x"
+    for name in (
+        "execution_node", "inventory_id", "inventory_name", "job_id", "job_launch_type", "job_scm_branch",
+        "job_template_id", "job_template_name", "parent_job_schedule_id", "project_revision", "project_scm_branch",
+        "schedule_id", "schedule_name", "user_email", "user_first_name", "user_id", "user_last_name", "user_name",
+        "webhook_event_guid", "webhook_payload", "workflow_job_id", "workflow_job_launch_type", "workflow_job_name",
+    )
+}  # fmt: skip
+"""Variables of each job."""
 
 
 class Loader(yaml.SafeLoader):
@@ -142,6 +152,12 @@ def test_credential__keeps_its_secrets_on_a_second_run() -> None:
     (credential,) = (task["credential"] for task in tasks if "credential" in task)
     assert credential["update_secrets"] == "{{ awx_update_secrets }}"
     assert setup["vars"]["awx_update_secrets"] is False
+
+
+def test_misspelt_variables_of_the_setup__are_refused(play: Play) -> None:
+    # Without its ledger, jobs would not see each other's decisions.
+    run = play("awx_setup", {**REQUIRED, "awx_ledgr": "postgresql://scheduler@db/scheduler", "awx_vms": "web-1"})
+    assert run.last["msg"].startswith("unknown variable awx_ledgr; did you mean awx_ledger?; awx_vms: expected a list")
 
 
 Calls = dict[str, list[dict[str, Any]]]
@@ -266,7 +282,7 @@ def test_setup__uses_credentials_and_gives_rights_and_notifications(set_up: SetU
 
 
 def test_setup_without_a_list__has_no_job_for_one_and_none_that_overlap(set_up: SetUp) -> None:
-    calls = set_up("awx.awx")
+    calls = set_up("awx.awx", **SET_BY_AWX)
     assert "role" not in calls
     assert all("credential" not in call for call in (*calls["project"], *calls["execution_environment"]))
     assert not [name for name in named([*calls["job_template"], *calls["workflow_job_template"]]) if "list" in name]
