@@ -31,12 +31,12 @@ if [ -n "${DRY_RUN:-}" ]; then
   exit
 fi
 
-fragments=$(find changelogs/fragments -name '*.yml' | wc -l)
+fragments=$(find changelogs/fragments -name '*.y*ml' | wc -l)
 if python hack/release_notes.py has "$version"; then
   [ "$fragments" = 0 ] || die "the changelog has $version already, and there are $fragments fragments: fold them into it, or delete them"
 else
   [ "$fragments" != 0 ] || die "there is no fragment in changelogs/fragments: nothing has changed"
-  grep -lq '^release_summary:' changelogs/fragments/*.yml || die "no fragment has a release_summary"
+  grep -lq '^release_summary:' changelogs/fragments/*.y*ml || die "no fragment has a release_summary"
   python hack/release_notes.py allows "$version"
 fi
 

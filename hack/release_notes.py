@@ -38,7 +38,7 @@ def objection(version: tuple[int, ...]) -> str | None:
         return f"it is not newer than {'.'.join(map(str, latest))}"
     sections = {
         section
-        for path in (CHANGELOGS / "fragments").glob("*.yml")
+        for path in (CHANGELOGS / "fragments").glob("*.y*ml")
         for section in yaml.safe_load(path.read_text(encoding="utf-8"))
     }
     if version[0] == latest[0]:

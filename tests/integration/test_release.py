@@ -76,6 +76,10 @@ def test_release__is_refused_while_something_is_missing(clone: Path) -> None:
     assert "documentation in galaxy.yml is not the address of docs/index.md" in refusal()
     make_publishable(clone)
     assert "is not newer than" in refusal("0.9.0")
+    fragment = clone / "changelogs" / "fragments" / "break.yaml"
+    fragment.write_text("breaking_changes:\n  - Something.\n", encoding="utf-8")
+    commit(clone)
+    assert "fragments with breaking_changes need a major version" in refusal("1.99.0")
     (clone / "stray.txt").write_text("x", encoding="utf-8")
     assert "changes that are not committed: ?? stray.txt" in refusal()
     (clone / "stray.txt").unlink()
