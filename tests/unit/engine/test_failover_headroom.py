@@ -18,12 +18,8 @@ from support.small_cluster import cluster, guest, node, scheduler, vm
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.allocatable import CPULimit, MemoryLimit
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.batch_cycle import schedule_all
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.cache import ClusterState
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.headroom import (
-    GuestSize,
-    Headroom,
-    Limits,
-    Room,
-)
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.evacuees import GuestSize, Limits, Room
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.headroom import Headroom
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.standing_rules import (
     StandingRule,
     StandingRules,

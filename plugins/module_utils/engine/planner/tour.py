@@ -21,7 +21,8 @@ from ...model import Guest, Snapshot, Storage
 from ...plans import Bounds, Goals, Mobility, Plan, Stuck
 from ...tours import SHUT_DOWN, STAY, Tour, TourGoals, TourStep
 from ..cache import ClusterState
-from ..headroom import GuestSize, Headroom, Limits, Room
+from ..evacuees import GuestSize, Limits, Room
+from ..headroom import Headroom
 from ..profiles import Profile
 from .items import IMMOVABLE
 from .planner import NO_BOUNDS, make_plan

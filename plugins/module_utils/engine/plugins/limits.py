@@ -22,7 +22,8 @@ from ..framework.status import SKIP, Category, Shortage, Status, unresolvable, u
 from ..texts import vcpus
 
 if t.TYPE_CHECKING:
-    from ..headroom import GuestSize, Headroom, Limits
+    from ..evacuees import GuestSize, Limits
+    from ..headroom import Headroom
 
 RATIO = Setting("float", 1.0, "", minimum=0)
 
@@ -254,7 +255,7 @@ class FailoverHeadroom(PreFilterPlugin, DeferredFilter):
     }
 
     def pre_filter(self, state: CycleState, request: Request, cluster: ClusterState, now: float) -> Status | None:
-        from ..headroom import GuestSize, Room, label
+        from ..evacuees import GuestSize, Room, label
 
         name = NEW if request.vmid is None else EXISTING
         name = label(request.name, request.vmid) if request.existing else name
@@ -277,7 +278,7 @@ class FailoverHeadroom(PreFilterPlugin, DeferredFilter):
         return unschedulable(NO_HEADROOM, f"the loss of {found.lost} would strand {found.guest.label}{size}")
 
     def is_certain(self, cluster: ClusterState) -> bool:
-        from ..headroom import has_plenty
+        from ..plenty import has_plenty
 
         return has_plenty(cluster, self._limits())
 
@@ -287,7 +288,7 @@ class FailoverHeadroom(PreFilterPlugin, DeferredFilter):
         return Headroom(cluster, self._limits())
 
     def _limits(self) -> Limits:
-        from ..headroom import Limits
+        from ..evacuees import Limits
 
         return Limits(self._limit("cpu", 1), self._limit("memory", MIB))
 
