@@ -272,6 +272,18 @@ def test_keeping_up_with_the_run__answers_as_reading_again_does(
         state.assume(guest(500 + number, f"n{(number * gib) % 4}", 1, gib, status="assumed"))
 
 
+def test_node_that_becomes_tighter__takes_a_guest_that_another_took_before() -> None:
+    """The VM makes n2 the tightest node for the first guest of n0; for the second one, n1 has too few vCPUs."""
+    guests = [guest(100, "n0", gib=6), guest(101, "n0", cores=2, gib=5, name="db"), guest(102, "n1", cores=3, gib=0)]
+    state = cluster([node("n0"), node("n1", cores=1, gib=8), node("n2", gib=12)], guests)
+    kept, nothing = Headroom(state, LIMITS), GuestSize(Room(0, 0), "")
+    assert kept.find_stranding(state.nodes[2], nothing) is None
+    state.assume(guest(500, "n2", gib=5, status="assumed"))
+    stranded = kept.find_stranding(state.nodes[2], nothing)
+    assert stranded is not None
+    assert (stranded.lost, stranded.guest.label) == ("n0", "VM db (101)")
+
+
 def test_fifty_nodes_with_five_hundred_guests__take_little_work() -> None:
     nodes = [node(f"n{index:02}", cores=64, gib=256) for index in range(50)]
     running = [guest(100 + n, f"n{n % 50:02}", 2 + n % 7, 10 + n % 27) for n in range(500)]
