@@ -10,6 +10,7 @@ from typing import Any
 
 from . import identity
 from .access import AclEntry, Token, User
+from .clock import Clock
 from .cluster import Cluster
 from .description import DescriptionError
 from .errors import ApiError, TaskError
@@ -27,9 +28,12 @@ AUTOMATION_ROLE = (
 )
 
 
-def build(data: dict[str, Any], *, version: str | None = None, time_scale: float = 1.0, seed: int = 0) -> Cluster:
+def build(
+    data: dict[str, Any], *, version: str | None = None, time_scale: float = 1.0, seed: int = 0,
+    clock: Clock | None = None,
+) -> Cluster:
     """The cluster that ``data`` describes."""
-    cluster = Cluster(version or str(data.get("version", "9.2")), time_scale, seed)
+    cluster = Cluster(version or str(data.get("version", "9.2")), clock or Clock(time_scale), seed)
     cluster.name = str(data.get("cluster", "lab"))
     for key, value in data.get("timing", {}).items():
         setattr(cluster.timing, key, float(value))

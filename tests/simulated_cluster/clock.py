@@ -15,7 +15,7 @@ class Clock:
     def __init__(self, scale: float) -> None:
         self.scale = scale
         self._epoch = time.time()
-        self._started = time.monotonic()
+        self._started = self._machine_time()
         self._skipped = 0.0
 
     @property
@@ -24,8 +24,11 @@ class Clock:
 
     def now(self) -> float:
         """Seconds since the epoch in simulated time."""
-        elapsed = time.monotonic() - self._started
+        elapsed = self._machine_time() - self._started
         return self._epoch + self._skipped + (elapsed if self.instant else elapsed / self.scale)
+
+    def _machine_time(self) -> float:
+        return time.monotonic()
 
     def skip(self, seconds: float) -> None:
         """Jump ahead; what sleeps already keeps sleeping its own time."""

@@ -80,9 +80,9 @@ class Timing:
 class Cluster:
     """State, time and bookkeeping of one simulated cluster."""
 
-    def __init__(self, version: str, time_scale: float, seed: int) -> None:
+    def __init__(self, version: str, clock: Clock, seed: int) -> None:
         self.version = version
-        self.clock = Clock(time_scale)
+        self.clock = clock
         self.rng = random.Random(seed)
         self.timing = Timing()
         self.schema = Schema.load(version)

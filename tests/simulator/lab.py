@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import re
+import selectors
+import tempfile
 import urllib.parse
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiohttp import ClientResponse
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp import ClientResponse, ClientSession, ClientTimeout, UnixConnector, web
 from simulated_cluster.build import build
+from simulated_cluster.clock import Clock
 from simulated_cluster.cluster import Cluster
 from simulated_cluster.description import load
 from simulated_cluster.server import Server
@@ -112,7 +114,7 @@ class Lab:
     """The simulated lab within this process, and a client that logs in as the recordings did."""
 
     cluster: Cluster
-    client: TestClient[Any, Any]
+    client: ClientSession
     background: list[asyncio.Task[None]] = field(default_factory=list)
 
     def login(self, auth: str) -> dict[str, str]:
@@ -164,15 +166,63 @@ def in_lab(
     """Run ``work`` against a fresh lab, or against the cluster described."""
 
     async def run() -> Any:
-        cluster = build(load(described or description(version)), time_scale=time_scale)
+        cluster = build(load(described or description(version)), clock=_LabClock(time_scale))
         server = Server(cluster)
-        async with TestClient(TestServer(server.application())) as client:
-            try:
-                return await work(Lab(cluster, client))
-            finally:
-                await server.stop()
+        listening = web.AppRunner(server.application(), access_log=None)
+        await listening.setup()
+        # The path of a Unix socket is limited to some 100 bytes.
+        with tempfile.TemporaryDirectory(prefix="lab-", dir="/tmp") as folder:
+            socket = f"{folder}/socket"
+            await web.UnixSite(listening, socket).start()
+            patient = ClientTimeout(total=None)
+            async with ClientSession("http://lab", connector=UnixConnector(socket), timeout=patient) as client:
+                try:
+                    return await work(Lab(cluster, client))
+                finally:
+                    await server.stop()
+                    await listening.cleanup()
 
-    return asyncio.run(run())
+    with asyncio.Runner(loop_factory=_Loop) as runner:
+        return runner.run(run())
+
+
+class _Selector(selectors.EpollSelector):
+    """Waits for no time: it lets the time pass if nothing is ready.
+
+    What is written into a Unix socket can be read at once, so that nothing is under way then.
+    """
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if timeout is None and not ready:
+            return super().select()
+        if timeout is not None and not ready:
+            self.now += max(timeout, 0.0)
+        return ready
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """Its clock stands while something runs: how fast the machine is changes no result."""
+
+    def __init__(self) -> None:
+        self._time = _Selector()
+        super().__init__(self._time)
+
+    def time(self) -> float:
+        return self._time.now
+
+
+class _LabClock(Clock):
+    """A cluster's clock that goes with the loop's, and shows the same time in each run."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__(scale)
+        self._epoch = 1_780_000_000.0
+
+    def _machine_time(self) -> float:
+        return asyncio.get_running_loop().time()
 
 
 _VARYING = (

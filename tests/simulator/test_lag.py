@@ -13,7 +13,7 @@ ROUND = 10.0
 
 
 def in_slow_lab(work: Any, version: str = "9.2") -> Any:
-    """A lab whose time passes only when told to, but for the milliseconds that a test takes."""
+    """A lab whose time passes only when told to, but for the seconds that tasks take."""
 
     async def prepared(lab: Lab) -> Any:
         for name in ("create_seconds", "disk_seconds", "clone_seconds", "clone_seconds_per_gib", "delete_seconds"):
