@@ -135,6 +135,10 @@ OPTIONS = frozenset(
 whose names are hardly those of variables that mean something else."""
 
 
+GUARDS = frozenset(("only_pool", "only_tags"))
+"""Options without which a VM is removed that must not be."""
+
+
 def stray_options(names: Iterable[str], vms: t.Any, options: t.Any) -> list[str]:
     """Return a sentence for each variable that is named like an option of VMs which none of them has.
 
@@ -144,9 +148,16 @@ def stray_options(names: Iterable[str], vms: t.Any, options: t.Any) -> list[str]
     if not isinstance(vms, list) or not vms:
         return []
     had = {key for each in (*vms, options) if isinstance(each, Mapping) for key in each}
+    stray = {name: name for name in OPTIONS.intersection(names) - had}
+    guards = {_letters(each): each for each in GUARDS - had}
+    for name in set(names).difference(GUARDS):
+        # A misspelt guard protects nothing.
+        if alike := difflib.get_close_matches(_letters(name), guards, n=1, cutoff=0.9):
+            stray[name] = guards[alike[0]]
+    where = "in qemu_options or in an entry of qemu_vms"
     return [
-        f"variable {name} has no effect on the VMs; expected it in qemu_options or in an entry of qemu_vms"
-        for name in sorted(OPTIONS.intersection(names) - had)
+        f"variable {name} has no effect on the VMs; expected {'it' if name == meant else meant} {where}"
+        for name, meant in sorted(stray.items())
     ]
 
 

@@ -64,7 +64,8 @@ def in_variables(message: str, names: Mapping[str, str]) -> str:
     """Return a message in which options have the names of the variables that they come from."""
     for option, variable in names.items():
         # As the start of a path, or of a message, and not within a path.
-        message = re.sub(rf"(?<![\w.\]{{/'\"-]){option}(?=[.:\[])|(?<=entries of ){option}\b", variable, message)
+        starts = rf"(?<![\w.\]{{/'\"-]){option}(?=[.:\[])"
+        message = re.sub(rf"{starts}|(?<=entries of ){option}\b|(?<=found in ){option}\b", variable, message)
     return message
 
 

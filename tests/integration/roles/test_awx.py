@@ -89,6 +89,15 @@ def test_answers__that_are_missing_or_misspelt_or_no_number_are_all_named(play: 
     )
 
 
+def test_answers__of_another_type_are_refused_by_name(play: Play) -> None:
+    answers = {"survey_name": "batch", "survey_cores": 1, "survey_memory": 512, "survey_disk": 8}
+    run = play("from_survey", {**answers, "survey_count": 1.5, "survey_more": "pool=shop"})
+    assert run.last["msg"] == (
+        "survey_more: expected a mapping, such as {api_port: 8006}, got a text; "
+        "survey_count: expected a number of at least 1"
+    )
+
+
 @pytest.mark.parametrize(
     ("question", "answer"),
     [

@@ -56,6 +56,7 @@ def test_drain__fails_at_its_end_when_guests_stay(cluster: SimulatedCluster, pla
     assert "it runs with mapped devices" in page.read_text(encoding="utf-8")
     assert "render-1 (120) stays on pve3: it runs with mapped devices" in run.output
     assert "GoalsNotReached: pve3 cannot be drained completely" in run.output
+    assert "(node_drain_options: {vms_not_live: restart})" in run.last["msg"]
 
 
 def test_drain__with_a_misspelt_variable_does_nothing(play: Play) -> None:

@@ -281,6 +281,8 @@ def test_guard_beside_the_options__never_lets_a_vm_be_removed(
             {"qemu_vms": [{"name": "a"}, {"name": "b", "memory": "4GB"}]},
             "qemu_vms[1].memory: '4GB' is not",
         ),
+        ("provision", {"qemu_vms": [{"name": "a", "state": "startd"}]}, "found in qemu_vms; did you mean started?"),
+        ("provision", {"qemu_vms": [{"name": "a"}] * 2}, "name: 'a' is set in 2 entries of qemu_vms, expected "),
         ("teardown", {"qemu_vms": [{"name": "a*"}]}, "qemu_vms[0].name: 'a*' is not valid"),
         ("teardown", {"qemu_vms": ["a"]}, "qemu_vms[0]: expected a mapping, such as "),
         ("capacity", {"capacity_shapes": [{"cores": "two"}]}, "capacity_shapes[0].cores: 'two' is not valid"),

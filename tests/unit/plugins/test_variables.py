@@ -147,3 +147,10 @@ def test_option_of_vms_beside_their_list__is_told_where_no_vm_has_it(
         f"variable {name} has no effect on the VMs; expected it in qemu_options or in an entry of qemu_vms"
         for name in stray
     ]
+
+
+@pytest.mark.parametrize("name", ["only_pools", "Only_Pool", "only-pool", "onlypool", "only_tag", "pool_only"])
+def test_misspelt_guard_beside_the_options__is_told(name: str) -> None:
+    (told,) = stray_options([name, "lab_only_pool", "only"], [{"name": "a"}], {})
+    assert told.startswith(f"variable {name} has no effect on the VMs; expected only_")
+    assert stray_options([name], [{"name": "a"}], {"only_pool": "lab", "only_tags": ["lab"]}) == []
