@@ -181,6 +181,13 @@ def test_mac_address__of_two_cards_in_one_network_is_warned_of(planner: Controll
     ]
 
 
+def test_disk_of_another_guest__is_warned_of(planner: Controller) -> None:
+    spare = planner.schedule(name="spare", check=True)["vms"][0]["vmid"]
+    disks = {"scsi0": f"shared:vm-{spare}-disk-9", "scsi1": "shared:vm-99999-disk-0"}
+    (warning,) = planner.run("qemu_schedule", name="web-1", scsi=disks, check=True)["warnings"]
+    assert warning.startswith(f'VM "web-1": scsi0: shared:vm-{spare}-disk-9 is a disk of guest {spare}, which')
+
+
 def test_mapping__of_properties_is_sent_as_proxmox_takes_it(planner: Controller) -> None:
     result = planner.schedule(name="spare", cpu={"cputype": "host", "flags": "+aes"}, update=True, check=True)
     assert result["vms"][0]["drift"]["cpu"] == {"old": None, "new": "host,flags=+aes"}
