@@ -7,9 +7,9 @@ which the search would find the same.
 
 from __future__ import annotations
 
+import typing as t
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from ..model import Request, StorageClass
 from .cache import NodeInfo, NodeStorage
@@ -41,8 +41,7 @@ def volumes_of(
     return [known[node.index] for node in nodes]
 
 
-@dataclass(frozen=True, slots=True)
-class Common:
+class Common(t.NamedTuple):
     """A binding to shared storages, which are the first choice on most nodes that see them.
 
     Attributes:

@@ -26,7 +26,6 @@ import inspect
 import itertools
 import typing as t
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from ..errors import CollectionError, InvalidPluginConfig, InvalidRequest
 from ..model import Request
@@ -86,8 +85,7 @@ _POLICIES = frozenset(field.name for field in dataclasses.fields(Policy)) - {"en
 _WEIGHT = Setting("float", None, "the score's weight in the weighted mean", minimum=0)
 
 
-@dataclass(frozen=True, slots=True)
-class PluginEntry:
+class PluginEntry(t.NamedTuple):
     """The entry of one plugin in one section of the plugin config."""
 
     enable: bool
@@ -95,8 +93,7 @@ class PluginEntry:
     config: Mapping[str, t.Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Concerned:
+class Concerned(t.NamedTuple):
     """The plugins of a profile that have anything to say about a request, by what they do for it.
 
     Attributes:

@@ -7,6 +7,7 @@ lists.
 
 from __future__ import annotations
 
+import typing as t
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -61,8 +62,7 @@ def without_pin(guest: Guest, nodes: Collection[str]) -> Guest:
 _Expressions = tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StandingRule:
+class StandingRule(t.NamedTuple):
     """One rule of a task.
 
     Attributes:

@@ -20,8 +20,7 @@ POINTS = 1_000_000
 """Weighted scores are summed and compared as whole millionths, so that rounding errors of floats decide nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class PluginScore:
+class PluginScore(t.NamedTuple):
     """One plugin's score of one node: raw in the plugin's own unit, normalized 0..100, weight as configured."""
 
     raw: float

@@ -37,8 +37,7 @@ def note_nothing(*, task: str = "", identity: Identity | None = None) -> None:
     """Note nothing, for creations without a reservation."""
 
 
-@dataclass(frozen=True, slots=True)
-class Making:
+class Making(t.NamedTuple):
     """A VM that is being made: its VMID, name and node, the type, node and id of its task, the fence to call before
     each write, where to note what is known of the VM, and the server's time before the first request.
     """
@@ -125,8 +124,7 @@ def merge_changes(changes: Mapping[str, t.Any], more: Mapping[str, t.Any]) -> di
 # --- how binding can end ---
 
 
-@dataclass(frozen=True, slots=True)
-class Created:
+class Created(t.NamedTuple):
     """The VM is as requested.
 
     node is where it is now: HA may have moved it. warnings are what the user should know of it, such as the log of a
@@ -138,8 +136,7 @@ class Created:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NotStarted:
+class NotStarted(t.NamedTuple):
     """The VM was created and is kept, but it was not started, or a later step failed."""
 
     vmid: int
@@ -147,8 +144,7 @@ class NotStarted:
     error: CollectionError
 
 
-@dataclass(frozen=True, slots=True)
-class LeftBehind:
+class LeftBehind(t.NamedTuple):
     """Creating the VM failed, and what exists of it was not removed; reason says why.
 
     stub: only the empty, locked VM exists that Proxmox makes before it starts the task, which could not be started.
@@ -170,8 +166,7 @@ class LeftBehind:
         return f"{self.error.message}; VM {left}"
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(t.NamedTuple):
     """The VM exists or may come to exist: its task was not followed to the end (begun), or the answer to the request
     was lost.
     """

@@ -85,8 +85,7 @@ MIGRATIONS = WORKERS | {"hamigrate"}
 """These, and the task that asks the HA manager to move a guest."""
 
 
-@dataclass(frozen=True, slots=True)
-class Upid:
+class Upid(t.NamedTuple):
     """The name of a task, with its parts.
 
     Attributes:
@@ -200,8 +199,7 @@ def begun_since(rows: Iterable[Mapping[str, t.Any]], types: Collection[str], sin
     return [task for task in tasks if task.started >= since - _CLOCK_SLACK]
 
 
-@dataclass(frozen=True, slots=True)
-class TaskResult:
+class TaskResult(t.NamedTuple):
     """A task that succeeded. warnings is the number of its warnings; log holds its last lines if there were any."""
 
     upid: str

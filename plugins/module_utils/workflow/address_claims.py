@@ -44,8 +44,7 @@ class AddressConflict(CollectionError):
     code = "AddressConflict"
 
 
-@dataclass(frozen=True, slots=True)
-class Original:
+class Original(t.NamedTuple):
     """The VM of which a new one is a copy."""
 
     label: str

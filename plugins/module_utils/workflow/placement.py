@@ -51,8 +51,7 @@ class Lessons:
         return snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(t.NamedTuple):
     """The cluster as read, the reservations of others, both together, and the match of each job.
 
     Attributes:

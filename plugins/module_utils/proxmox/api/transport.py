@@ -44,8 +44,7 @@ class Authentication(t.Protocol):
     def get_cookies(self) -> t.Any: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(t.NamedTuple):
     """The answer to a request. location is the target of a redirect; date is the C(Date) header, the server's time."""
 
     status: int
@@ -234,8 +233,7 @@ READ_AGAIN_AFTER = (0.2, 1.0)
 _CONNECT_WITHIN = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(t.NamedTuple):
     """name is C(host:port), for messages; API paths are appended to base_url."""
 
     name: str

@@ -71,8 +71,7 @@ _POLL_EVERY = 0.25
 Place = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class KnownGuest:
+class KnownGuest(t.NamedTuple):
     """What the caller knows of a guest whose row may be outdated.
 
     Attributes:

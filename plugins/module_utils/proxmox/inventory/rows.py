@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 import typing as t
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ...errors import ApiError, PermissionDenied
 from ...foreign_text import visible
@@ -106,8 +105,7 @@ def storage_of_row(row: Row) -> Storage:
 _DEFAULT_UPPER = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class NextId:
+class NextId(t.NamedTuple):
     """The bounds for automatic VMIDs, both inclusive. unseen are VMIDs that are taken, perhaps by guests that this user
     cannot see.
 

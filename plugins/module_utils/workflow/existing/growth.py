@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...engine.findings import amount_text, shortages_in
 from ...engine.framework.status import Category, Status
@@ -30,8 +30,7 @@ NODES_NAMED = 5
 """How many other nodes a message names."""
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
+class Growth(t.NamedTuple):
     """What a plan takes of the VM's node in addition.
 
     request is the VM as it will be, with only its additional disk space. resources are those of which it takes more:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 from ...engine.ha_rules import find_rule, refusal
 from ...errors import InvalidRequest, PermissionDenied
@@ -24,8 +24,7 @@ SWITCHED_TO = {"start": "started", "stop": "stopped"}
 """The state that an HA resource gets by a power action of its VM."""
 
 
-@dataclass(frozen=True, slots=True)
-class HADrift:
+class HADrift(t.NamedTuple):
     """What differs, by the keys of the option C(ha).
 
     old is None for a VM that the HA manager does not keep. problem says why the requested value cannot be set.

@@ -27,8 +27,7 @@ VMIDS_TOLD = 10
 """How many VMIDs a warning lists."""
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(t.NamedTuple):
     """What was found for one entry: the guest, an error, a VMID to take over from a dead process, or nothing.
 
     If nothing was found, nameless are VMs without a name yet that others are creating; each of them may be the

@@ -52,8 +52,7 @@ class Shutdown:
     force: bool = field(default=False, kw_only=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Carried:
+class Carried(t.NamedTuple):
     """The outcome of carrying out a plan.
 
     Attributes:

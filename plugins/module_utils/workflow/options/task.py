@@ -154,8 +154,7 @@ class Series:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Expanded:
+class Expanded(t.NamedTuple):
     """The entries of a task, one per VM; for each the position of the one that the user wrote; those with a count."""
 
     vms: list[dict[str, t.Any]]
