@@ -21,35 +21,53 @@ from .selectors import Handle, handle_of, handles, handles_of_request, may_selec
 GuestsByNode: t.TypeAlias = Mapping[str, Mapping[int, Guest]]
 """Guests by the name of their node and by VMID, in the order in which they came."""
 
-SELECTORS_KEPT = 16
-"""For how many selectors the selected guests are kept; each new guest is compared with all of these."""
+SELECTORS_KEPT = 1024
+"""For how many selectors the selected guests are kept."""
+
+CHANGES_KEPT = 10_000
+"""How many guests that came or left are kept, before all selectors are looked for again."""
+
+
+@dataclass(slots=True, eq=False)
+class Selected:
+    """The guests that a selector selects, and how many of the changes that has seen."""
+
+    found: dict[str, dict[int, Guest]]
+    seen: int
 
 
 @dataclass(slots=True, eq=False)
 class GuestIndex:
-    """The guests by their handles and by the selectors that were used first. Built on first use."""
+    """The guests by their handles and by the selectors that were used. Built on first use, and brought up to date when
+    it is used again: of many selectors that take turns, each is compared with the guests since its last turn only.
+    """
 
     _guests: Mapping[int, Guest]
     _by: defaultdict[Handle, dict[int, Guest]] | None = None
-    _selected: dict[Selector, dict[str, dict[int, Guest]]] = field(default_factory=dict)
+    _selected: dict[Selector, Selected] = field(default_factory=dict)
+    _changes: list[tuple[Guest, int]] = field(default_factory=list)
 
     def select(self, selector: Selector) -> GuestsByNode:
-        """Return the guests that the selector selects."""
-        if selector in self._selected:
-            return self._selected[selector]
-        found: dict[str, dict[int, Guest]] = {}
-        for guest in self._candidates(selector):
-            if selects(selector, guest):
-                found.setdefault(guest.node, {})[guest.vmid] = guest
-        if len(self._selected) < SELECTORS_KEPT:
-            self._selected[selector] = found
-        return found
+        """Return the guests that the selector selects, until guests come or leave."""
+        kept, candidates = self._selected.get(selector), self._candidates(selector)
+        if kept is None or len(self._changes) - kept.seen > len(candidates):
+            kept = Selected({}, len(self._changes))
+            changes: Iterable[tuple[Guest, int]] = ((guest, 1) for guest in candidates)
+            if selector in self._selected or len(self._selected) < SELECTORS_KEPT:
+                self._selected[selector] = kept
+        else:
+            changes, kept.seen = self._changes[kept.seen :], len(self._changes)
+        for guest, sign in changes:
+            if may_select(selector, guest.name) and selects(selector, guest):
+                _count(kept.found, guest, sign)
+        return kept.found
 
     def count(self, guest: Guest, sign: int) -> None:
         """Note that a guest came (sign 1) or left (-1)."""
-        for selector, found in self._selected.items():
-            if selects(selector, guest):
-                _count(found, guest, sign)
+        if self._selected:
+            self._changes.append((guest, sign))
+        if len(self._changes) > CHANGES_KEPT:
+            self._selected, self._changes = {}, []
         if self._by is not None:
             self._count_handles(self._by, guest, sign)
 
@@ -57,7 +75,7 @@ class GuestIndex:
         """Return a superset of the guests that the selector selects."""
         handle = handle_of(selector)
         if handle is None:
-            return [guest for guest in self._guests.values() if may_select(selector, guest.name)]
+            return self._guests.values()
         if self._by is None:
             self._by = defaultdict(dict)
             for guest in self._guests.values():
