@@ -61,7 +61,7 @@ def member(index: int, together: t.Any, results: t.Any, where: str, cluster: str
 
 
 def fleet(where: str, cluster: str, size: int, cycles: int, think: float) -> list[dict[str, t.Any]]:
-    together, results = _fork.Barrier(size, timeout=60), _fork.SimpleQueue()
+    together, results = _fork.Barrier(size, timeout=600), _fork.SimpleQueue()
     members = [
         _fork.Process(target=member, args=(index, together, results, where, cluster, cycles, think), daemon=True)
         for index in range(size)

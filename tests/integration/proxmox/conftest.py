@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import typing as t
 from collections.abc import Callable, Iterator
@@ -138,8 +139,19 @@ def root(cluster: SimulatedCluster, connect: Callable[..., Session]) -> Session:
 
 @pytest.fixture
 def poller() -> Poller:
-    """A poller for whom time passes as fast as for the cluster."""
-    return Poller(lambda: time.monotonic() / SCALE, lambda seconds: time.sleep(seconds * SCALE))
+    """A poller for whom time passes as fast as for the cluster, and in each thread only while it sleeps: a busy machine
+    takes nothing of its patience.
+    """
+    slept = threading.local()
+
+    def clock() -> float:
+        return getattr(slept, "seconds", 0.0)
+
+    def sleep(seconds: float) -> None:
+        slept.seconds = clock() + seconds
+        time.sleep(seconds * SCALE)
+
+    return Poller(clock, sleep)
 
 
 @pytest.fixture

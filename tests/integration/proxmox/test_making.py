@@ -227,11 +227,15 @@ def test_clone_for_another_node__is_found_after_a_lost_answer(cluster, binder):
 
 
 def test_task_that_failed_behind_a_lost_answer__is_the_failure(cluster, session, binder):
-    cluster.fault(method="POST", path=CREATE, drop="after", task_seconds=30, task_error="disk full")
+    cluster.fault(method="POST", path=CREATE, drop="after", task_held=True, task_error="disk full")
     session.get("/version")
 
-    with pytest.raises(TaskFailed, match="disk full"):
-        create(binder)
+    with ThreadPoolExecutor() as thread:
+        making = thread.submit(create, binder)
+        until(lambda: any("/tasks/UPID:" in request["path"] for request in cluster.requests()))
+        cluster.release()
+        with pytest.raises(TaskFailed, match="disk full"):
+            making.result()
     assert 200 not in cluster.state()["guests"]
 
 

@@ -15,6 +15,7 @@ from simulated_cluster.client import SimulatedCluster
 from simulator.moves_lab import description
 from support.identities import identified, use_again
 from support.versions import both_versions
+from support.waiting import until
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
     MoveFailed,
@@ -55,7 +56,7 @@ def cluster(version: str) -> Iterator[SimulatedCluster]:
 
 @pytest.fixture
 def mover(session: Session, poller: Poller) -> Mover:
-    return Mover(session, TaskFollower(session, timeout=300, poller=poller))
+    return Mover(session, TaskFollower(session, timeout=30_000, poller=poller))
 
 
 @pytest.fixture(autouse=True)
@@ -99,7 +100,7 @@ def test_move__live_keeps_connections_where_both_nodes_can(poller: Poller, versi
     lab["nodes"] = [{**node, "dbus_vmstate": node["name"] in able} for node in lab["nodes"]]
     with SimulatedCluster.start(lab, version=version, time_scale=SCALE) as cluster:
         own = Session.connect(parameters(cluster))
-        mover = Mover(own, TaskFollower(own, timeout=300, poller=poller))
+        mover = Mover(own, TaskFollower(own, timeout=30_000, poller=poller))
         planned = Move(1, 101, "mv101", "pve1", "pve2", "")
         cluster.reset_requests()
         mover.move(identified(own, planned))
@@ -145,7 +146,7 @@ def test_move__a_running_container_is_restarted(cluster: SimulatedCluster, mover
 def test_move__the_bandwidth_is_bounded(
     cluster: SimulatedCluster, session: Session, poller: Poller, moving: Moving
 ) -> None:
-    bounded = Mover(session, TaskFollower(session, timeout=300, poller=poller), bwlimit=10240)
+    bounded = Mover(session, TaskFollower(session, timeout=30_000, poller=poller), bwlimit=10240)
     bounded.move(moving(101))
 
     post = next(request for request in cluster.requests() if request["method"] == "POST")
@@ -268,13 +269,17 @@ def test_move__waits_for_a_task_that_holds_the_guest(
 ) -> None:
     """A reboot that the guest does not react to takes a minute, and a migration gives up after ten seconds."""
     cluster.set_guest(101, acpi=False)
+    cluster.fault(method="POST", path="/101/status/reboot$", task_held=True)
     move = moving(101)
-    session.post("/nodes/pve1/qemu/101/status/reboot", timeout=60)
+    session.post("/nodes/pve1/qemu/101/status/reboot", timeout=1)
 
-    mover.move(move)
+    with ThreadPoolExecutor() as thread:
+        ended = thread.submit(mover.move, move)
+        until(lambda: calls(cluster).count("POST /nodes/pve1/qemu/101/migrate") > 1)
+        cluster.release()
+        ended.result()
 
     assert node_of(cluster, 101) == "pve2"
-    assert len([call for call in calls(cluster) if call.startswith("POST") and call.endswith("/101/migrate")]) > 1
 
 
 def test_move__nothing_is_sent_when_the_fence_refuses(cluster: SimulatedCluster, mover: Mover, moving: Moving) -> None:
