@@ -19,7 +19,7 @@ from . import zipped  # noqa: F401  # pylint: disable=unused-import
 from .engine.texts import alike, hint, shorten
 from .errors import CollectionError, Interrupted, InvalidRequest
 from .foreign_text import all_visible, on_one_line, visible
-from .other_words import OF_TYPES, OPTIONS, VALUES
+from .other_words import GUARDS, OF_TYPES, OPTIONS, VALUES
 from .proxmox.api.session import contradicted_credentials
 from .secret_options import PLACES, got, misshapen_secret, secret_names, secrets_in, without_value
 from .workflow.result import RunFailed
@@ -71,7 +71,7 @@ def secret_hiding_class(module_class: type[AnsibleModule]) -> type[AnsibleModule
             names = secret_names(self.argument_spec)
             self._secrets.update(secrets_in(self.params, names))
             self.params.update(contradicted_credentials(self.params, self.argument_spec))
-            message = next(_shape_errors(self.argument_spec, self.params), None)
+            message = next(_shape_errors(self.argument_spec, self.params, is_raw=not self._are_options_checked), None)
             # Ansible makes a text of a secret that is none, and masks only the whole of that.
             if secret := misshapen_secret(self.params, names):
                 message = f"{secret}: expected a text"
@@ -96,7 +96,9 @@ def secret_hiding_class(module_class: type[AnsibleModule]) -> type[AnsibleModule
     return Module
 
 
-def _shape_errors(argument_spec: Mapping[str, t.Any], given: Mapping[str, t.Any], path: str = "") -> Iterator[str]:
+def _shape_errors(
+    argument_spec: Mapping[str, t.Any], given: Mapping[str, t.Any], path: str = "", *, is_raw: bool
+) -> Iterator[str]:
     """Yield a text for each option that has options of its own and no mapping as its value, and for each other value
     that is not what its option expects.
 
@@ -106,6 +108,9 @@ def _shape_errors(argument_spec: Mapping[str, t.Any], given: Mapping[str, t.Any]
     for name, option in argument_spec.items():
         value = given.get(name)
         if value is None:
+            # Of a guard, nothing is what the user forgot, and not a VM that anybody may remove.
+            if is_raw and name in given and name in GUARDS:
+                yield f"{path}{name}: is empty, expected {GUARDS[name]}"
             continue
         if "options" not in option or (isinstance(value, list) and option["type"] == "dict"):
             if not option.get("no_log") and not _has_shape(name, value, option.get("type", "raw")):
@@ -125,7 +130,7 @@ def _shape_errors(argument_spec: Mapping[str, t.Any], given: Mapping[str, t.Any]
                 with contextlib.suppress(TypeError):
                     item = check_type_dict(item)
             if isinstance(item, Mapping):
-                yield from _shape_errors(option["options"], item, f"{where}.")
+                yield from _shape_errors(option["options"], item, f"{where}.", is_raw=is_raw)
             else:
                 yield f"{where}: expected a mapping with keys such as {keys}, got {type(item).__name__}"
 

@@ -61,3 +61,6 @@ OF_TYPES: Mapping[str, str] = {
     "numa": "a mapping such as {numa0: 'cpus=0-3,memory=4096'}; NUMA is enabled by numa_enabled",
 }
 """What an option of another type than the given one expects."""
+
+GUARDS: Mapping[str, str] = {"only_tags": "at least one tag", "only_pool": "the name of a pool"}
+"""What the options of a guard are meant to be."""

@@ -46,6 +46,8 @@ from support.controller import Controller
         ({"affinity": [{"type": "apart", "name": {"a": 1}}]}, "affinity[0].name: expected a text, got a mapping"),
         ({"state": "absent", "only_pool": ""}, "only_pool: is empty, expected the name of a pool"),
         ({"state": "absent", "only_tags": []}, "only_tags: is empty, expected at least one tag"),
+        ({"state": "absent", "only_tags": None}, "only_tags: is empty, expected at least one tag"),
+        ({"vms": [{"name": "a", "only_pool": None}]}, "vms[0].only_pool: is empty, expected the name of a pool"),
         ({"node_regex": ["pve1", "pve2"]}, "node_regex: expected a text, got a list"),
         ({"description": ["a"]}, "description: expected a text, got a list"),
         ({"vms": [{"name": ["a", "b"]}]}, "vms[0].name: expected a text, got a list"),

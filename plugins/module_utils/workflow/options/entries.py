@@ -13,6 +13,7 @@ from ...engine.node_selection import CLUSTER_KEY
 from ...engine.texts import known_names
 from ...errors import CollectionError, InvalidRequest
 from ...model import Expression, Guest, HAIntent, Request
+from ...other_words import GUARDS
 from ...proxmox.options.request import vm_request
 from ..lasting import lasting_tags, with_tags
 from .rules import parse_priority_classes, parse_rules
@@ -98,9 +99,6 @@ GUARD_OPTIONS: t.Final[dict[str, dict[str, t.Any]]] = {
     "only_pool": {"type": "str"},
 }
 """The options of a guard."""
-
-GUARDS: t.Final = {"only_tags": "at least one tag", "only_pool": "the name of a pool"}
-"""What each of them is meant to be."""
 
 # --- entries ---
 
