@@ -356,6 +356,20 @@ def test_lease_that_was_prolonged_after_a_look__is_not_taken(
     assert kept(ledger) == [100]
 
 
+def test_who_had_the_lease_between_a_look_and_the_attempt__is_fenced_off(
+    ledger: Ledger, me: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[LeasedCycle] = []
+
+    def enter_and_leave() -> None:
+        with ledger.scheduling_cycle(CLUSTER, holder=me, wait=0) as cycle:
+            ended.append(cycle)
+
+    after_the_next_look(ledger, monkeypatch, enter_and_leave)
+    with ledger.scheduling_cycle(CLUSTER, holder=Holder.new()), pytest.raises(LeaseLost, match="has taken it over"):
+        ended[0].reserve([reservation(100)])
+
+
 def test_who_finds_the_lease_taken_after_all__has_a_place_in_the_queue(
     ledger: Ledger, me: Holder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

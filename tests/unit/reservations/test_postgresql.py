@@ -112,6 +112,14 @@ def test_missing_table__is_reported_and_not_made_anew(empty_postgres: str) -> No
         ledger.reservations(CLUSTER)
 
 
+def test_connection__can_be_used_after_a_write_that_failed(empty_postgres: str) -> None:
+    with open_ledger(empty_postgres) as ledger:
+        change(empty_postgres, b"ALTER TABLE qemu_scheduler_leases DROP COLUMN acquired")
+        with pytest.raises(LedgerIncompatible, match=r"are not complete: .*acquired"):
+            ledger.scheduling_cycle(CLUSTER, holder=Holder.new()).__enter__()
+        assert ledger.reservations(CLUSTER) == []
+
+
 def test_database_in_which_we_may_not_make_tables__is_refused(empty_postgres: str) -> None:
     change(empty_postgres, b"DROP ROLE IF EXISTS guest; CREATE ROLE guest LOGIN")
     with pytest.raises(LedgerUnavailable, match="no schema has been selected to create in"):
