@@ -173,7 +173,7 @@ class _Place:
         if self.since == math.inf:
             self.since, self.found_ahead = now, self.ahead
         if not self.ahead and not _skip_dead([lease], now):
-            _part, token, former, expires, *_ = lease
+            _part, token, former, expires = lease[:4]
             # Who has let it expire may have prolonged it since; who is dead has not.
             dead = former if now < expires else None
             new = (self.cluster, token + 1, holder_to_text(self.holder), now, now + self.duration)
