@@ -33,7 +33,10 @@ _LONGEST_SLEEP_SECONDS = 1.0
 _LONGEST_SLEEP_OF_FIRST_SECONDS = 0.02
 
 _PACE_SECONDS = 0.02
-"""How long a holder is taken to need, as long as the queue has not moved."""
+"""How long a holder is taken to need, at most, and as long as the queue has not moved. If those behind the first one
+went by a slower pace, a queue that was slow once would stay slow: all would sleep while nobody holds the lease, and
+that time makes the pace that they see.
+"""
 
 # Fractions of the lease's duration. A waiting process that does not renew its ticket within the first one is skipped
 # until it does.
@@ -162,7 +165,8 @@ class _Place:
         moved = self.found_ahead - self.ahead
         pace = (time.monotonic() - self.arrived) / moved if moved > 0 else _PACE_SECONDS
         if self.ahead:
-            return min(max(pace * self.ahead / 2, _SHORTEST_SLEEP_SECONDS), _LONGEST_SLEEP_SECONDS)
+            wait = min(pace, _PACE_SECONDS) * self.ahead
+            return min(max(wait / 2, _SHORTEST_SLEEP_SECONDS), _LONGEST_SLEEP_SECONDS)
         return min(max(pace / 10, _SHORTEST_SLEEP_SECONDS), _LONGEST_SLEEP_OF_FIRST_SECONDS)
 
     def look(self) -> int | None:

@@ -80,6 +80,30 @@ def test_queue_of_dead_processes__is_free(ledger_file: Path) -> None:
         assert cycle.reservations() == []
 
 
+def test_queue_that_was_slow__is_not_slept_through_when_it_gets_on(
+    ledger_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue_up(ledger_file, [Holder.new() for _ in range(10)])
+    slept: list[float] = []
+    late = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal late
+        slept.append(seconds)
+        late += 10
+        with sqlite3.connect(ledger_file) as database:
+            first = "(SELECT min(since) FROM qemu_scheduler_queue)"
+            database.execute(f"DELETE FROM qemu_scheduler_queue WHERE since = {first}")
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    real = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: real() + late)
+    with open_ledger(str(ledger_file)) as ledger, ledger.scheduling_cycle(CLUSTER, holder=Holder.new()):
+        pass
+    # Each of the others has taken ten seconds; the next ones may take some milliseconds.
+    assert slept == pytest.approx([0.1, 0.09, 0.08, 0.07, 0.06, 0.05, 0.04, 0.03, 0.02, 0.01])
+
+
 def test_to_reserve_beside_many__reads_only_the_reservations_of_the_same_vmid_or_name(ledger_file: Path) -> None:
     with (
         open_ledger(str(ledger_file)) as ledger,
