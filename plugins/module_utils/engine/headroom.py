@@ -75,6 +75,7 @@ class Headroom:
         self._limits = limits
         self._seen = -1
         self._room: dict[int, Room] = {}
+        self._order: list[tuple[float, int]] = []
         self._loads: dict[int, list[Loads]] = {}
         self._plans: dict[int, Evacuation | Stranding] = {}
         self._users: dict[int, set[int]] = {}
@@ -120,7 +121,11 @@ class Headroom:
 
     def _has_room_elsewhere(self, lost: int, new: GuestSize) -> bool:
         """Whether, after the guests of the lost node were placed, another node still has room for the new VM."""
-        return any(index != lost and self._remaining_room(lost, index).holds(new.size) for index in self._room)
+        return any(
+            self._remaining_room(lost, index).holds(new.size)
+            for _memory, index in reversed(self._order)
+            if index != lost
+        )
 
     # --- keeping up ---
 
@@ -163,6 +168,9 @@ class Headroom:
             return False
         self._loads[index] = loads
         if room is not None:
+            if index in self._room:
+                self._order.remove((self._room[index].memory, index))
+            bisect.insort(self._order, (room.memory, index))
             self._room[index] = room
             self._users.setdefault(index, set())
         return True
@@ -198,12 +206,16 @@ class Headroom:
         some nodes have left, where that is not what was counted.
         """
         steps = list(steps)
-        before = {place[1]: rest for _load, _placed, place, rest in steps}
-        room = {**self._room, **(changed or {}), **before}
-        room.pop(lost, None)
+        moved: dict[int, tuple[float, float]] = {
+            **(changed or {}),
+            **{place[1]: rest for _load, _placed, place, rest in steps},
+        }
+        order = self._order.copy()
+        for index in self._room.keys() & {lost, *moved}:
+            del order[bisect.bisect_left(order, (self._room[index].memory, index))]
+        for index, (memory, _cores) in moved.items():
+            bisect.insort(order, (memory, index))
         fewest = min([size.cores for size, _guests, _within in loads], default=0)
-        order = sorted([(memory, index) for index, (memory, cores) in room.items() if cores >= fewest])
-        cores_of = {index: cores for index, (_memory, cores) in room.items()}
         first, placed = steps[-1][:2] if steps else (0, 0)
         for load in range(first, len(loads)):
             (memory, cores), guests, within = loads[load]
@@ -213,20 +225,22 @@ class Headroom:
                 at = bisect.bisect_left(order, (memory, -1))
                 while at < len(order):
                     left, index = order[at]
-                    left_cores = cores_of[index]
+                    left_cores = (moved.get(index) or self._room[index])[1]
                     if left_cores >= cores and (within is None or index in within):
                         break
-                    at += 1
+                    if left_cores < fewest:
+                        del order[at]
+                    else:
+                        at += 1
                 else:
                     size = GuestSize(Room(memory, cores), sorted(map(label_of, guests))[placed])
                     return Stranding(self._cluster.nodes[lost].name, size)
                 # Having taken one, it is the tightest for the next of the same size as well, as long as that fits.
                 while placed < count and left >= memory and left_cores >= cores:
                     left, left_cores, placed = left - memory, left_cores - cores, placed + 1
-                cores_of[index] = left_cores
-                steps.append((load, placed, order.pop(at), (left, left_cores)))
-                if left_cores >= fewest:
-                    bisect.insort(order, (left, index))
+                moved[index] = left, left_cores
+                steps.append((load, placed, order.pop(at), moved[index]))
+                bisect.insort(order, (left, index))
             placed = 0
         reach = max([step[2] for step in steps], default=(-math.inf, -1))
         return Evacuation(steps, {place[1]: rest for _load, _placed, place, rest in steps}, reach)
