@@ -21,6 +21,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.prof
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.scheduling_cycle import Scheduler
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import (
     GIB,
+    MIB,
     Disk,
     Request,
     Snapshot,
@@ -37,6 +38,8 @@ LONGEST_SECONDS = 4.0
 
 OUTCOMES_MEASURED = 300
 
+DIFFERENT = "n_plus_one, 200 different guests on each node"
+
 CAPACITIES = (
     ("plain", False, 16, None),
     ("plain", False, 50, 0.4),
@@ -44,6 +47,7 @@ CAPACITIES = (
     ("n_plus_one", True, 16, 0.3),
     ("n_plus_one", True, 50, 1.5),
     ("n_plus_one", True, 100, 5.0),
+    (DIFFERENT, True, 50, 1.5),
 )
 """What is counted: its name, whether the loss of a node counts, on how many nodes, and the goal in seconds."""
 
@@ -166,7 +170,7 @@ def _capacity() -> Table:
     table = Table("capacity_info: seconds of CPU", ["", "nodes", "VMs", "seconds", "goal: at most"])
     for title, n_plus_one, nodes, goal in CAPACITIES:
         profiles = build_profiles(builtin_registry(), {"filters": {"FailoverHeadroom": {"enable": n_plus_one}}})
-        state = ClusterState(_half_full(nodes))
+        state = ClusterState(_many_sizes(nodes) if title == DIFFERENT else _half_full(nodes))
         gc.collect()
         began = time.process_time()
         total = how_many(state, profiles, shape).total
@@ -179,6 +183,13 @@ def _half_full(nodes: int) -> Snapshot:
     data = snapshot(nodes)
     guests = data.guests[: GUESTS_PER_NODE // 2 * nodes]
     return replace(data, guests=tuple(replace(guest, memory=8 * GIB) for guest in guests))
+
+
+def _many_sizes(nodes: int) -> Snapshot:
+    """The same cluster with guests of 200 sizes on each node, which take a half of its memory."""
+    data = snapshot(nodes, 200)
+    guests = (replace(g, cores=1, memory=(256 + 10 * (at // nodes)) * MIB) for at, g in enumerate(data.guests))
+    return replace(data, guests=tuple(guests))
 
 
 def _results() -> Table:
