@@ -44,7 +44,7 @@ def work(index: int, together: t.Any, results: t.Any, where: str, seconds: float
             asked = time.monotonic()
             with ledger.scheduling_cycle(CLUSTER, holder=holder, wait=WAIT) as cycle:
                 waits.append(time.monotonic() - asked)
-                mine = [found.vmid for found in cycle.reservations() if found.vmid == vmid]
+                mine = [found for found in cycle.reservations() if found.vmid == vmid]
                 kept = kept and len(mine) == (len(waits) > 1)
                 cycle.confirm(mine)
                 cycle.reserve([Reservation(CLUSTER, vmid, f"vm{vmid}", "pve1", cores=1, memory=GIB)])

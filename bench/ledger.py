@@ -104,7 +104,7 @@ def _cycles(ledger: Ledger, times: int) -> tuple[float, float]:
     binding: list[float] = []
     for vmid in range(100, 100 + times):
         with _timed(deciding), ledger.scheduling_cycle(CLUSTER, holder=holder) as cycle:
-            cycle.confirm([reservation.vmid for reservation in cycle.reservations()])
+            cycle.confirm(cycle.reservations())
             cycle.reserve([Reservation(CLUSTER, vmid, f"vm{vmid}", "n1", cores=1, memory=GIB)])
         with _timed(binding):
             ledger.mark_binding(CLUSTER, [vmid], holder)

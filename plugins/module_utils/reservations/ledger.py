@@ -122,7 +122,7 @@ class Ledger:
         Durations.renewal.
 
         Returns the VMIDs whose reservation is still the holder's; the others were confirmed, or have expired and were
-        dropped. An expired reservation can still be renewed until the next scheduling cycle drops it.
+        dropped. An expired reservation can still be renewed until a scheduling cycle drops it.
         """
         with self.database.transaction(cluster) as transaction:
             expires = transaction.now + self.durations.reservation if until is None else until
@@ -235,10 +235,19 @@ class LeasedCycle:
                 present.append(reservation)
             return made
 
-    def confirm(self, vmids: Collection[int]) -> None:
-        """Drop reservations, regardless of their holder: the snapshot shows the VMs with their real names and sizes."""
+    def confirm(self, reservations: Iterable[Reservation]) -> bool:
+        """Drop reservations that this cycle has read, regardless of their holder: the snapshot shows their VMs with
+        their real names and sizes, or shows that there are none.
+
+        Returns False if one was renewed since, and keeps that: its holder was paused, goes on now, and may create its
+        VM at any time. Read the reservations and the cluster again then, before anything is decided.
+        """
+        as_read, unchanged = f"{_DELETE_RESERVATIONS} AND vmid = ? AND expires = ?", True
         with self.lease.transaction() as transaction:
-            _delete(transaction, self.lease.cluster, vmids)
+            for each in reservations:
+                dropped = transaction.execute(as_read, (self.lease.cluster, each.vmid, each.expires)).rowcount
+                unchanged = unchanged and dropped > 0
+        return unchanged
 
 
 def _drop_ended(

@@ -139,7 +139,7 @@ class Reservation:
             C(created) after its task has succeeded.
         created, expires: seconds since the epoch, by the ledger's clock.
         quiet: seconds since the last renewal.
-        expired: whether that is so long ago that the holder must not write for it any more.
+        expired: whether that is so long ago that the holder must renew it before it writes, if it still can.
         forsaken: whether it has expired, or its holder had died when it was read.
     """
 

@@ -28,8 +28,8 @@ manager.
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The snapshot without the guests that reservations stand in for, these pending reservations, and the VMIDs of the
-    fulfilled ones: their VMs are shown, or their VMIDs belong to others by now.
+    """The snapshot without the guests that reservations stand in for, these pending reservations, and the fulfilled
+    ones: their VMs are shown, or their VMIDs belong to others by now, or they have expired and there is no VM.
 
     stand_ins are the guests that the pending reservations stand for. under_way are guests that are being moved, each as
     it counts on the node where the snapshot does not show it.
@@ -37,7 +37,7 @@ class Counted:
 
     snapshot: Snapshot
     pending: tuple[Reservation, ...]
-    fulfilled: frozenset[int]
+    fulfilled: tuple[Reservation, ...]
     under_way: tuple[Guest, ...] = ()
     stand_ins: tuple[Guest, ...] = ()
 
@@ -93,7 +93,7 @@ def count_reservations(
     shown = {guest.vmid: guest for guest in snapshot.guests}
     reachable = {node.name for node in snapshot.nodes if node.online}
     pending: list[Reservation] = []
-    fulfilled: set[int] = set()
+    fulfilled: list[Reservation] = []
     under_way: list[Guest] = []
     proven = {vmid for vmid, guest in known.items() if guest.proven}
     for reservation in reservations:
@@ -107,7 +107,7 @@ def count_reservations(
             if guest is not None and not over:
                 under_way.append(_guest_on_its_way(guest, reservation))
             if over and not (late and reservation.phase == "created"):
-                fulfilled.add(reservation.vmid)
+                fulfilled.append(reservation)
             continue
         created = reservation.phase == "created"
         if guest is None:
@@ -119,19 +119,19 @@ def count_reservations(
             continue
         if lost:
             if not _still_being_made(reservation):
-                fulfilled.add(reservation.vmid)
+                fulfilled.append(reservation)
         elif guest is not None and guest.vmid in proven and guest.name in (None, reservation.name):
             shown[guest.vmid] = guest if is_settled(guest) else _complete(guest, reservation)
         elif guest is None or not _is_shown(guest, reservation, known, reachable):
             pending.append(reservation)
         elif not created:
-            fulfilled.add(reservation.vmid)
+            fulfilled.append(reservation)
     hidden = {reservation.vmid for reservation in pending}
     guests = tuple(guest for vmid, guest in shown.items() if vmid not in hidden)
     return Counted(
         replace(snapshot, guests=guests),
         tuple(pending),
-        frozenset(fulfilled),
+        tuple(fulfilled),
         tuple(under_way),
         tuple(_stand_in(reservation, shown.get(reservation.vmid)) for reservation in pending),
     )

@@ -227,10 +227,11 @@ class Placer:
         settling = SETTLING if any(entry.state != "absent" for entry in entries) else 0.0
         snapshot = access.read(known, patience=settling)
         beyond: Sequence[str] = ()
+        more: Sequence[Job] = ()
         if surplus is not None:
             late = {g.vmid: known[g.vmid].name for g in snapshot.guests if g.name is None and g.vmid in known}
             removals, beyond = surplus(replace(g, name=late.get(g.vmid, g.name)) for g in snapshot.guests)
-            jobs, entries = [*jobs, *map(Job, removals)], [*entries, *removals]
+            more, entries = [Job(entry) for entry in removals], [*entries, *removals]
         real_nodes = {guest.vmid: guest.node for guest in snapshot.guests if guest.vmid in lessons.moved}
         of_others = {each.vmid for each in reservations}
         own = {each.vmid: each.name for each in present if not each.source and each.vmid not in of_others}
@@ -241,8 +242,10 @@ class Placer:
         silent = {g.vmid for g in snapshot.guests if is_silent(g) and (g.vmid not in known or g.node not in online)}
         snapshot = self._with_names(snapshot, silent, entries, {**found, **own})
         counted = count_reservations(snapshot, reservations, known, access.ask_if_gone, access.ask_if_another)
-        if cycle is not None:
-            cycle.confirm(counted.fulfilled)
+        if cycle is not None and not cycle.confirm(counted.fulfilled):
+            # What is about to be created by a reservation that was renewed, this snapshot does not show.
+            return self.read(jobs, lessons, cycle, surplus)
+        jobs = [*jobs, *more]
         matches = match_entries(
             entries,
             counted.snapshot.guests,

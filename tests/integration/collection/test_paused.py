@@ -20,7 +20,7 @@ from support.waiting import until
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.ledger import PROOF_SECONDS
 
-EXPIRE = "UPDATE qemu_scheduler_reservations SET expires = 0"
+EXPIRE = "UPDATE qemu_scheduler_reservations SET expires = {}"
 
 WAITING_PLUGIN = """
 import pathlib
@@ -47,6 +47,36 @@ class Waiting(FilterPlugin):
     '''Its file holds a VM back between the mark in the ledger and its creation.'''
 
     name = "Waiting"
+
+    def filter(self, state, request, node):
+        return None
+"""
+
+SLOW_PLUGIN = """
+import pathlib
+import time
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plugin_api import FilterPlugin
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.ledger import LeasedCycle
+
+FOLDER = pathlib.Path(__file__).parent
+confirm = LeasedCycle.confirm
+
+
+def wait_and_confirm(cycle, reservations):
+    (FOLDER / "read").touch()
+    while not (FOLDER / "decide").exists():
+        time.sleep(0.02)
+    return confirm(cycle, reservations)
+
+
+LeasedCycle.confirm = wait_and_confirm
+
+
+class Slow(FilterPlugin):
+    '''Its file holds a run back when it has read the ledger and the cluster.'''
+
+    name = "Slow"
 
     def filter(self, state, request, node):
         return None
@@ -99,13 +129,14 @@ class Runs:
 
     def expire(self, controller: Controller) -> None:
         """Let the one reservation end now, as a long pause would."""
+        expire = EXPIRE.format(time.time() - 1)
         if self._ledger == "default":
             path = controller.folder / "state/qemu_scheduler/reservations.db"
             with contextlib.closing(sqlite3.connect(path, timeout=30)) as file, file:
-                assert file.execute(EXPIRE).rowcount == 1
+                assert file.execute(expire).rowcount == 1
             return
         with psycopg.connect(self._ledger, autocommit=True) as database:
-            assert database.execute(EXPIRE.encode()).rowcount == 1
+            assert database.execute(expire.encode()).rowcount == 1
 
     def end(self) -> None:
         for module in self._paused:
@@ -145,6 +176,22 @@ def test_a_paused_run__does_not_take_a_place_that_was_given_to_another(
     assert result["error_code"] == "NoNodesAvailable", result
     assert names(one_node) == ["prompt"]
     assert sent(one_node, "POST", "/qemu") == 1
+
+
+@pytest.mark.parametrize("ledger", ["default"], indirect=True)
+def test_a_paused_run_that_goes_on_while_another_decides__keeps_its_place(
+    control: Callable[..., Controller], one_node: SimulatedCluster, runs: Runs, tmp_path: Path
+) -> None:
+    controller, plugin = control(one_node), tmp_path / "slow.py"
+    plugin.write_text(SLOW_PLUGIN, encoding="utf-8")
+    late = runs.paused_before_creating(controller, name="late", **VM)
+    # With another VMID, so that Proxmox VE would create both.
+    prompt = controller.start("qemu_schedule", name="prompt", vmid=500, plugin_paths=[str(plugin)], **VM)
+    until((tmp_path / "read").exists)
+    assert resumed(late)["changed"] is True
+    (tmp_path / "decide").touch()
+    assert prompt.result()["error_code"] == "NoNodesAvailable"
+    assert names(one_node) == ["late"]
 
 
 def test_a_paused_run__finds_the_vm_that_another_made_of_its_name(

@@ -16,7 +16,7 @@ from support.ledgers import dead_holder
 from support.small_cluster import profile
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import PlanStale
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, Snapshot
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.plans import HA, OFFLINE, Move
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Holder, Reservation
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.access import Access
@@ -128,6 +128,26 @@ def test_gate__reserves_both_nodes_for_a_guest_that_was_created_a_moment_ago(
     (found,) = access.ledger.reservations(name)
     assert (found.node, found.source, found.phase, found.holder) == ("pve2", "pve1", "binding", access.holder)
     assert (found.memory, found.running) == (12 * GIB, True)
+
+
+def test_gate__counts_the_vm_of_a_process_that_was_paused_and_goes_on_while_a_move_is_decided(
+    cluster: SimulatedCluster, access: Access
+) -> None:
+    name, paused = access.identity(), Holder.new()
+    creation = Reservation(name, 150, "web-1", "pve2", cores=1, memory=12 * GIB, running=True)
+    with access.ledger.scheduling_cycle(name, holder=paused) as cycle:
+        cycle.reserve([creation])
+    access.ledger.mark_binding(name, [150], paused)
+    access.ledger.renew(name, [150], paused, until=time.time() - 1)
+
+    def go_on(snapshot: Snapshot) -> Snapshot:
+        # The cluster has been read by now, and shows nothing of the VM that is about to be created.
+        assert access.ledger.renew(name, [150], paused) == {150}
+        return snapshot
+
+    with pytest.raises(PlanStale, match="would exceed the memory overcommit ratio"):
+        MoveGate(access, profile(), go_on).admit(move(101))
+    assert [each.vmid for each in access.ledger.reservations(name)] == [150]
 
 
 @pytest.mark.parametrize("sent", [True, False])

@@ -120,11 +120,16 @@ class AnyOrder(RuleBasedStateMachine):
         for vmid in self.mine(vmids, who):
             del self.model[vmid]
 
-    @rule(who=holders, vmids=some_vmids)
-    def confirm(self, who: str, vmids: set[int]) -> None:
+    @rule(who=holders, vmids=some_vmids, other=holders, renewed=some_vmids)
+    def confirm(self, who: str, vmids: set[int], other: str, renewed: set[int]) -> None:
+        self.forget_ended()
+        read = {vmid: found for vmid, found in self.model.items() if vmid in vmids}
         with self.ledger.scheduling_cycle(CLUSTER, holder=self.holders[who], wait=0) as cycle:
-            cycle.confirm(vmids)
-        self.model = {vmid: found for vmid, found in self.model.items() if vmid not in vmids}
+            asked = [found for found in cycle.reservations() if found.vmid in vmids]
+            self.renew(other, renewed)
+            dropped = {vmid for vmid, found in read.items() if self.model[vmid] == found}
+            assert cycle.confirm(asked) == (dropped == read.keys())
+        self.model = {vmid: found for vmid, found in self.model.items() if vmid not in dropped}
 
     @rule(who=holders)
     def read(self, who: str) -> None:

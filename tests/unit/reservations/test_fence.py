@@ -56,7 +56,7 @@ def decide_elsewhere(ledger: Ledger) -> None:
     """Another one finds that it has expired, and that the cluster shows nothing of it."""
     with ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0) as cycle:
         assert [found.expired for found in cycle.reservations()] == [True]
-        cycle.confirm([100])
+        assert cycle.confirm(cycle.reservations())
 
 
 def test_fence__trusts_a_fresh_proof_without_asking_the_ledger(fence: Fence, ledger: Ledger, clocks: Clocks) -> None:
@@ -92,6 +92,20 @@ def test_fence__lets_an_expired_reservation_pass_while_nobody_has_decided_since(
         setattr(clocks, clock, getattr(clocks, clock) + 600)
     fence.check()
     assert [kept.vmid for kept in ledger.reservations(CLUSTER)] == [100]
+
+
+def test_cycle__is_told_of_a_reservation_that_was_renewed_since_it_was_read(
+    fence: Fence, ledger: Ledger, clocks: Clocks
+) -> None:
+    clocks.boottime += 600
+    clocks.ledger += 600
+    with ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0) as cycle:
+        read = cycle.reservations()
+        fence.check()  # its holder goes on now, and creates the VM
+        assert not cycle.confirm(read)
+        assert [found.expired for found in cycle.reservations()] == [False]
+    clocks.boottime += 1
+    fence.check()
 
 
 def test_fence__stops_every_write_of_a_lost_reservation(fence: Fence, ledger: Ledger, clocks: Clocks) -> None:

@@ -149,8 +149,7 @@ class MoveGate:
             # The task of a killed controller goes on, and may ask the HA manager for the move late.
             snapshot = replace(snapshot, migrating=migrating_guests(self._access.reader))
         counted = count_reservations(self._view(snapshot), reservations, ask_if_another=self._access.ask_if_another)
-        cycle.confirm(counted.fulfilled)
-        return counted
+        return counted if cycle.confirm(counted.fulfilled) else self._count(move, cycle)
 
     def _check(self, move: Move, counted: Counted) -> None:
         """Raise PlanStale if a move is not possible any more as it was planned."""
