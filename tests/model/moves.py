@@ -11,6 +11,7 @@ code. What the model takes for granted, beside what protocol.py does:
 - What was asked of Proxmox shows (a lock, or a state of the HA manager) before the reservation is called quiet.
 - Proxmox refuses to move a guest that it moves already.
 - The cluster's list shows where a guest is as soon as its move is over.
+- A cycle drops what has expired in the step that reads it: protocol.py looks at what is renewed in between.
 """
 
 from __future__ import annotations

@@ -21,7 +21,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 LEASE = "the lease is proven before it is written under it"
 FENCE = "a reservation is proven before the request is sent"
-PROTECTIONS = frozenset({LEASE, FENCE})
+AS_READ = "a cycle drops what has expired only as it has read it"
+PROTECTIONS = frozenset({LEASE, FENCE, AS_READ})
 
 
 class Run(t.NamedTuple):
@@ -34,11 +35,15 @@ class Run(t.NamedTuple):
 
 
 class State(t.NamedTuple):
-    """conditions are the controllers', lease is the run that has it; run number r is of controller r // 2, VM r % 2."""
+    """conditions are the controllers', lease is the run that has it; run number r is of controller r // 2, VM r % 2.
+
+    late are the runs whose reservations the present cycle has read as expired; None once one of these was renewed.
+    """
 
     conditions: tuple[str, ...] = ("running", "running")
     lease: int | None = None
     runs: tuple[Run, ...] = (Run(), Run(), Run(), Run())
+    late: tuple[int, ...] | None = ()
 
     def condition_of(self, number: int) -> str:
         return self.conditions[number // 2]
@@ -84,14 +89,24 @@ def _own_steps(state: State, number: int, protections: frozenset[str]) -> Iterat
     run, label = state.runs[number], f"run {number}: {state.runs[number].step}"
     if run.step == "enter":
         # The lease may be free, or have expired: a cycle may take any time.
-        yield label, state._replace(lease=number).having(number, step="reservations")
-    elif run.step in ("reservations", "reserve") and LEASE in protections and state.lease != number:
+        yield label, state._replace(lease=number, late=()).having(number, step="reservations")
+    elif run.step in ("reservations", "confirm", "reserve") and LEASE in protections and state.lease != number:
         yield f"{label}: LeaseLost", state.having(number, step="enter")
     elif run.step == "reservations":
         state = _without_ended(state)
-        taken = any(other.phase or other.vm == "shown" for other in state.runs)
-        decided = state.released(number).having(number, step="done") if taken else state.having(number, step="reserve")
-        yield label, decided
+        late = tuple(n for n, other in enumerate(state.runs) if other.phase == "binding" and other.expired)
+        taken = any((other.phase and n not in late) or other.vm == "shown" for n, other in enumerate(state.runs))
+        if taken:
+            yield label, state.released(number).having(number, step="done")
+        else:
+            yield label, state._replace(late=late).having(number, step="confirm" if late else "reserve")
+    elif run.step == "confirm":
+        if state.late is None:
+            yield f"{label}: renewed", state._replace(late=()).having(number, step="reservations")
+        else:
+            for other in state.late:
+                state = state.having(other, phase=None, expired=False)
+            yield label, state._replace(late=()).having(number, step="reserve")
     elif run.step == "reserve":
         namesake = state.runs[(number + 2) % 4]
         reserved = {"step": "done"} if namesake.phase else {"step": "mark_binding", "phase": "reserved"}
@@ -100,14 +115,21 @@ def _own_steps(state: State, number: int, protections: frozenset[str]) -> Iterat
         if run.phase is None:
             yield f"{label}: ReservationLost", state.having(number, step="enter")
         else:
-            yield label, state.having(number, step="send", phase="binding", expired=False)
+            renewed = _renewed(state, number, protections)
+            yield label, renewed.having(number, step="send", phase="binding")
     elif run.step == "send":
         if run.phase is None and FENCE in protections:
             yield f"{label}: ReservationLost", state.having(number, step="enter")
         else:
-            yield label, state.having(number, step="mark_created", expired=False, vm="sent")
+            yield label, _renewed(state, number, protections).having(number, step="mark_created", vm="sent")
     elif run.step == "mark_created" and run.vm == "shown":
-        yield label, state.having(number, step="done", phase=run.phase and "created", expired=False)
+        yield label, _renewed(state, number, protections).having(number, step="done", phase=run.phase and "created")
+
+
+def _renewed(state: State, number: int, protections: frozenset[str]) -> State:
+    """The state after a run has renewed its reservation: a cycle that has read it as expired sees that."""
+    seen = AS_READ in protections and number in (state.late or ())
+    return state._replace(late=None if seen else state.late).having(number, expired=False)
 
 
 def _steps_of_the_world(state: State, number: int) -> Iterator[Step]:
@@ -121,7 +143,8 @@ def _steps_of_the_world(state: State, number: int) -> Iterator[Step]:
 
 def _without_ended(state: State) -> State:
     for number, run in enumerate(state.runs):
-        if run.expired or (run.phase == "reserved" and state.condition_of(number) == "dead"):
+        ended = run.expired and run.phase != "binding"
+        if ended or (run.phase == "reserved" and state.condition_of(number) == "dead"):
             state = state.having(number, phase=None, expired=False)
     return state
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 from model import identity, moves
-from model.protocol import FENCE, LEASE, PROTECTIONS, Explored, State, explore, is_at_rest
+from model.protocol import AS_READ, FENCE, LEASE, PROTECTIONS, Explored, State, explore, is_at_rest
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import LeasedCycle, Ledger
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations.ledger import Fence
@@ -28,7 +28,7 @@ def states(found: Explored[State]) -> set[State]:
 
 def test_protocol__reaches_no_broken_state(found: Explored[State]) -> None:
     assert found.history == []
-    assert len(found.states) > 100_000
+    assert len(found.states) > 200_000
 
 
 def test_protocol__makes_the_one_vm_when_no_controller_fails_for_good(states: set[State]) -> None:
@@ -53,9 +53,15 @@ def test_protocol__breaks_without_the_fence_by_a_pause_between_mark_and_send() -
     assert history[-1] == "two VMs are in one place"
 
 
+def test_protocol__breaks_when_a_cycle_drops_what_was_renewed_since_it_was_read() -> None:
+    history = explore(PROTECTIONS - {AS_READ}).history
+    assert history.index("run 1: reservations") < history.index("run 0: send") < history.index("run 1: confirm")
+    assert history[-1] == "two VMs are in one place"
+
+
 def test_protocol__names_its_steps_as_the_code_does(states: set[State]) -> None:
     named = {run.step for state in states for run in state.runs} - {"enter", "send", "done"}
-    assert named == {"reservations", "reserve", "mark_binding", "mark_created"}
+    assert named == {"reservations", "confirm", "reserve", "mark_binding", "mark_created"}
     for step in named:
         assert any(hasattr(kind, step) for kind in (LeasedCycle, Ledger, Fence))
 
