@@ -130,5 +130,5 @@ def test_selection__is_by_pool_tag_and_name(start: Start, tmp_path: Path) -> Non
     unknown = play(tmp_path, cluster, "adopt", "-e", f"adopt_file={file}", "-e", "adopt_pool=wbe")
     assert "adopt_pool: there is no pool 'wbe', or this user cannot see it; known:" in unknown.last["msg"]
     nobody = play(tmp_path, cluster, "adopt", "-e", f"adopt_file={file}", "-e", "adopt_tags=z")
-    assert nobody.last["msg"] == "no VM has this pool, these tags and this name; nothing was written"
+    assert nobody.last["msg"] == "adopt_tags: z: there is no such VM; nothing was written"
     assert not file.exists()
