@@ -221,16 +221,19 @@ class Placer:
         reservations = access.of_others(present)
         known = known_guests(reservations, entries)
         if surplus is not None:
-            # What may be removed is read, and not only known from reservations.
-            known = {vmid: guest for vmid, guest in known.items() if guest.proven}
+            # What may be removed is read, and not only known from reservations. What others are creating is not waited
+            # for.
+            known = {vmid: guest for vmid, guest in known.items() if guest.proven or not guest.whole}
         # Only a run that just deletes VMs may ignore the VMs that others are creating.
         settling = SETTLING if any(entry.state != "absent" for entry in entries) else 0.0
         snapshot = access.read(known, patience=settling)
         beyond: Sequence[str] = ()
         more: Sequence[Job] = ()
         if surplus is not None:
-            late = {g.vmid: known[g.vmid].name for g in snapshot.guests if g.name is None and g.vmid in known}
-            removals, beyond = surplus(replace(g, name=late.get(g.vmid, g.name)) for g in snapshot.guests)
+            late = {vmid: guest.name for vmid, guest in known.items() if guest.proven}
+            removals, beyond = surplus(
+                replace(guest, name=late.get(guest.vmid)) if guest.name is None else guest for guest in snapshot.guests
+            )
             more, entries = [Job(entry) for entry in removals], [*entries, *removals]
         real_nodes = {guest.vmid: guest.node for guest in snapshot.guests if guest.vmid in lessons.moved}
         of_others = {each.vmid for each in reservations}

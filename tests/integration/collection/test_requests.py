@@ -12,6 +12,7 @@ import pytest
 from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller
 from support.versions import both_versions
+from support.waiting import until
 
 VM: dict[str, Any] = {"memory": 512, "cores": 1, "scsi": {"scsi0": {"storage": "shared", "size": 1}}}
 
@@ -119,6 +120,15 @@ def test_unchanged_run_of_a_count__costs_no_more_than_that_of_its_vms(
         assert controller.schedule(vms=vms, **VM)["changed"] is False
         assert len(asked(cluster)) == 2 + 6
         cluster.advance(120)
+    # Nor does it wait for what others are creating, or remove it.
+    cluster.fault(method="POST", path="/nodes/[^/]+/qemu$", task_held=True, count=1)
+    other = controller.start("qemu_schedule", name="web-7", tags=["web"], **VM)
+    until(lambda: any(call["method"] == "POST" for call in cluster.requests()))
+    asked(cluster)
+    assert controller.schedule(vms=vms, **VM)["changed"] is False
+    assert len(asked(cluster)) == 2 + 6
+    cluster.release()
+    assert other.result()["changed"]
 
 
 def test_unrequested_data__is_not_read(controller: Controller, cluster: SimulatedCluster) -> None:
