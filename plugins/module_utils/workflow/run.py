@@ -22,7 +22,7 @@ from .births import ask_if_proved
 from .cautions import note_cautions
 from .existing.matching import nameless_text
 from .foresight import foresee
-from .job import Job, State, requeue
+from .job import TRIES, Job, State, requeue
 from .options.run_options import RunOptions
 from .placement import Lessons, Placement
 from .placing import FindSurplus, Placer
@@ -107,7 +107,7 @@ class Run:
         due: Sequence[Job] = self.jobs
         placement: Placement | None = None
         first, surplus = self._placement, self._surplus
-        lessons, stands = self.lessons, False
+        lessons, stands, lost = self.lessons, False, 0
         with self._end_when_interrupted():
             while due or placement is None:
                 try:
@@ -125,7 +125,9 @@ class Run:
                     first = surplus = None
                     again = self._decide_rest(due, placement)
                 except CollectionError as error:
-                    if isinstance(error, (OtherCluster, LeaseLost)) and requeue(due, error):
+                    # A run that only looks for VMs to remove has no jobs yet that count their tries.
+                    lost += 1
+                    if isinstance(error, (OtherCluster, LeaseLost)) and lost < TRIES and requeue(due, error):
                         continue
                     if placement is None:
                         # There is nothing to report.
