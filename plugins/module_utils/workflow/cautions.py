@@ -14,7 +14,7 @@ from ..engine.cache import ClusterState
 from ..engine.selectors import selects, selects_request
 from ..model import Decision, Guest, Request, Selector
 from ..proxmox.options.contradictions import config_with
-from ..proxmox.options.drives import Drive
+from ..proxmox.options.drives import Drive, owner_of
 from ..proxmox.options.kinds import NET
 from ..proxmox.options.request import device_cautions, ha_cautions, option_cautions
 from .job import Job, State
@@ -47,9 +47,9 @@ def note_cautions(
         request = job.decision.request
         job.warn(*(_SAME_CARD.format(option, place[0]) for option, place in _cards(request) if cards[place] > 1))
         for option, value in request.options.items():
-            owner = _OWNER.search(value.volume or "") if isinstance(value, Drive) else None
-            if owner and any(guest.vmid == int(owner[1]) for guest in placement.before.guests):
-                job.warn(f"{option}: {value.volume} is a disk of guest {owner[1]}, which may write to it as well")
+            owner = owner_of(value.volume) if isinstance(value, Drive) and value.volume else None
+            if owner is not None and any(guest.vmid == owner for guest in placement.before.guests):
+                job.warn(f"{option}: {value.volume} is a disk of guest {owner}, which may write to it as well")
         if request.ha is not None:
             job.warn(*ha_cautions(job.decision, placement.seen.snapshot.storages))
         job.warn(*device_cautions(request))
@@ -65,7 +65,6 @@ def _cards(request: Request) -> Iterator[tuple[str, tuple[str | None, ...]]]:
             yield option, (card["macaddr"], card.get("bridge"), card.get("tag"))
 
 
-_OWNER = re.compile(r"[:/](?:vm|base|subvol)-(\d{1,9})-")
 _SAME_CARD = "{}: another card in this task has the MAC address {} as well, on the same bridge and VLAN"
 
 

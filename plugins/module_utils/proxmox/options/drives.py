@@ -37,6 +37,10 @@ _KINDS = {"ide": IDE, "sata": SATA, "scsi": SCSI, "virtio": VIRTIO, "efidisk": E
 _NEW_DISK = re.compile(r"(?:([^/:\s]*):)?(\d{1,18}(?:\.\d{1,30})?)")
 _CLOUDINIT = re.compile(r"(?:([^/:\s]*):)?cloudinit")
 _CLOUDINIT_VOLUME = re.compile(r"(?:^|[:/])(?:vm-\d+-)?cloudinit(?:\.\w+)?$")
+_OWNED_VOLUME = re.compile(
+    r"[^:/]+:(?:(?:\d+/[^/]+/)?(?P<folder>\d{1,9})/[^/]+"
+    r"|(?:base(?:vol)?-[^/]+/)?(?:vm|base|subvol|basevol)-(?P<name>\d{1,9})-[^/]+)"
+)
 _STORAGE = re.compile(r"[A-Za-z][\w.-]*")
 _VOLUME = re.compile(r"([A-Za-z][\w.-]*):(\S+)")
 _UNIT = re.compile(r"\d+(\.\d+)?[KMGTkmgt]i?[Bb]?")
@@ -64,6 +68,14 @@ def is_drive(key: str) -> bool:
 def is_cloudinit(volume: str) -> bool:
     """Whether a volume of a config is a cloud-init drive."""
     return _CLOUDINIT_VOLUME.search(volume) is not None
+
+
+def owner_of(volume: str) -> int | None:
+    """Return the VMID of the guest that a volume belongs to; None if its name does not tell. Before the name of a
+    linked clone's volume is that of the template's. In the folder of a guest, a file may have any name.
+    """
+    found = _OWNED_VOLUME.fullmatch(volume)
+    return int(found["folder"] or found["name"]) if found else None
 
 
 def is_medium(drive: Mapping[str, str]) -> bool:

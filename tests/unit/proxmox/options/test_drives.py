@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import InvalidRequest
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.model import GIB, MIB, Disk
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.drives import parse_drive
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.drives import owner_of, parse_drive
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.options.values import size_in_gib
 
 
@@ -142,3 +142,24 @@ def test_new_volume_without_a_storage__is_never_sent() -> None:
 def test_size_of_any_kibibytes__is_sent_exactly(kib: int) -> None:
     sent = parse_drive("scsi0", {"size": f"{kib}K"}).to_api("vmdata")
     assert size_in_gib("size", sent.removeprefix("vmdata:")) == kib * 1024
+
+
+@pytest.mark.parametrize(
+    ("volume", "owner"),
+    [
+        ("lvm:vm-101-disk-0", 101),
+        ("lvm:vm-101-cloudinit", 101),
+        ("zfs:base-9000-disk-0", 9000),
+        ("zfs:base-9000-disk-0/vm-101-disk-0", 101),
+        ("zfs:basevol-9000-disk-0/subvol-102-disk-1", 102),
+        ("local:101/vm-101-disk-0.qcow2", 101),
+        ("local:101/of-vm-7-0.raw", 101),
+        ("local:9000/base-9000-disk-0.qcow2/101/vm-101-disk-0.qcow2", 101),
+        ("local:iso/vm-101-tools.iso", None),
+        ("local:backup/vzdump-qemu-101-2026_01_01-00_00_00.vma.zst", None),
+        ("none", None),
+        ("/dev/vm-101-disk-0", None),
+    ],
+)
+def test_owner_of_a_volume__is_the_guest_that_it_is_a_disk_of(volume: str, owner: int | None) -> None:
+    assert owner_of(volume) == owner
