@@ -33,7 +33,7 @@ def note_cautions(
 ) -> None:
     """Note in the jobs what their options lead to, and which rules select no VM.
 
-    base_of returns the config that a new VM is made from; requests are those of the whole run.
+    base_of returns the config that a new VM is made from; requests are those of all VMs that the run does not remove.
     """
     ruled = [job for job in jobs if job.decision and (job.request.affinity or job.request.topology_spread)]
     if ruled:

@@ -183,7 +183,8 @@ class Run:
         Returns what the jobs have to be placed again with; None if all of them are decided, planned or failed.
         """
         self.warnings.extend(text for text in placement.doubts if text not in self.warnings)
-        note_cautions(due, placement, self._placer.base_of, [job.entry.request for job in self.jobs])
+        lasting = [job.entry.request for job in self.jobs if job.entry.state != "absent"]
+        note_cautions(due, placement, self._placer.base_of, lasting)
         for job in due if not self._writes else ():
             if job.state is State.DECIDED and job.nameless:
                 job.warn(nameless_text(job.nameless))

@@ -179,6 +179,8 @@ def test_mac_address__of_two_cards_in_one_network_is_warned_of(planner: Controll
         f'VM "web-1": net0: {told}',
         f'VM "web-2": net1: {told}',
     ]
+    replaced = [{"name": "web-1"}, {"name": "web-2", "state": "absent"}]
+    assert planner.schedule(net={"net0": card}, vms=replaced, check=True)["warnings"] == []
 
 
 def test_disk_of_another_guest__is_warned_of(planner: Controller) -> None:
