@@ -232,3 +232,6 @@ def test_clock_of_the_server__is_known_from_its_answers(cluster, session):
     session.get("/version")
 
     assert session.server_time() == pytest.approx(cluster.state()["now"], abs=600)
+    with ThreadPoolExecutor(max_workers=1) as other_thread:
+        assert other_thread.submit(session.answer_time).result() is None
+    assert session.answer_time() == session.server_time()

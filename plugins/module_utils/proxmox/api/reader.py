@@ -36,6 +36,9 @@ class Reader(t.Protocol):
     def server_time(self) -> float | None:
         """Return the server's time (seconds since the epoch) at its latest answer; None if unknown."""
 
+    def answer_time(self) -> float | None:
+        """Return the server's time at its latest answer to this thread; None if unknown."""
+
 
 @dataclass(frozen=True, eq=False)
 class ReadWhereTheyAre:
@@ -53,6 +56,9 @@ class ReadWhereTheyAre:
 
     def server_time(self) -> float | None:
         return self.reader.server_time()
+
+    def answer_time(self) -> float | None:
+        return self.reader.answer_time()
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +86,9 @@ class ReadOnce:
     def server_time(self) -> float | None:
         return self.reader.server_time()
 
+    def answer_time(self) -> float | None:
+        return self.reader.answer_time()
+
 
 @dataclass(frozen=True, slots=True)
 class RememberingReader:
@@ -98,6 +107,9 @@ class RememberingReader:
 
     def server_time(self) -> float | None:
         return self._reader.server_time()
+
+    def answer_time(self) -> float | None:
+        return self._reader.answer_time()
 
 
 _THREADS = 8

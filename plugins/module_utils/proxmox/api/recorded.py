@@ -80,6 +80,10 @@ class RecordedReader:
         """Return None: a recording does not have the server's time."""
         return
 
+    def answer_time(self) -> None:
+        """Return None, as server_time does."""
+        return
+
 
 class Recorder:
     """Reads through another reader and records every answer by path, without secrets.
@@ -101,6 +105,9 @@ class Recorder:
 
     def server_time(self) -> float | None:
         return self._reader.server_time()
+
+    def answer_time(self) -> float | None:
+        return self._reader.answer_time()
 
 
 def without_secrets(answer: t.Any) -> t.Any:

@@ -50,6 +50,7 @@ class Session:
     before_write: Callable[[], None] | None = None
     _logging_in: threading.Lock = field(default_factory=threading.Lock, init=False)
     _date: str | None = field(default=None, init=False)
+    _of_thread: threading.local = field(default_factory=threading.local, init=False)
 
     @classmethod
     def connect(
@@ -95,10 +96,11 @@ class Session:
 
     def server_time(self) -> float | None:
         """Return the server's time (seconds since the epoch) at its latest answer; None if no answer had one."""
-        try:
-            return email.utils.parsedate_to_datetime(self._date or "").timestamp()
-        except (ValueError, OverflowError):
-            return None
+        return _time_of(self._date)
+
+    def answer_time(self) -> float | None:
+        """Return the server's time at its latest answer to this thread; None if that had none."""
+        return _time_of(getattr(self._of_thread, "date", None))
 
     def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
         """Read path. Repeated when the connection broke or the node did not answer."""
@@ -140,7 +142,7 @@ class Session:
                 self.before_write()
             used = self.authentication
             answer = self.api.exchange(method, path, sent, used, repeatable=repeatable)
-            self._date = answer.date or self._date
+            self._date, self._of_thread.date = answer.date or self._date, answer.date
             if answer.status != 401 or self.log_in is None or renewed:
                 return _data(answer, method, path, sent, self.api.current.name, self.user)
             # The ticket has expired or was revoked, so nothing was done. Other threads may have noticed it as well.
@@ -148,6 +150,13 @@ class Session:
                 if self.authentication is used:
                     self.authentication = self.log_in()
             renewed = True
+
+
+def _time_of(date: str | None) -> float | None:
+    try:
+        return email.utils.parsedate_to_datetime(date or "").timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 def _ticket(api: Hosts, user: str, sent: Mapping[str, str]) -> Mapping[str, t.Any]:
