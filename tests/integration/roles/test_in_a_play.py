@@ -28,9 +28,7 @@ def test_vms__are_hosts_of_the_plays_that_follow(cluster: SimulatedCluster, play
     run = play(
         [
             somebodys_play(PROVISION),
-            somebodys_play(
-                seen("group_names | sort", "ansible_host", "proxmox_node", "proxmox_vmid"), hosts="fresh"
-            ),
+            somebodys_play(seen("group_names | sort", "ansible_host", "proxmox_node", "proxmox_vmid"), hosts="fresh"),
         ],
         variables,
     )
@@ -71,8 +69,11 @@ def test_addresses__are_not_those_of_a_vm_that_had_the_vmid_before(play: Play) -
                 {**PROVISION, "vars": {"qemu_vms": [old]}},
                 {**teardown, "vars": {"qemu_vms": [old]}},
                 {**PROVISION, "vars": {"qemu_vms": [new]}},
-                seen("[provision_vms[0].address]", "provision_vms[0].addresses",
-                     "hostvars['new'].ansible_host | default('unset')"),
+                seen(
+                    "[provision_vms[0].address]",
+                    "provision_vms[0].addresses",
+                    "hostvars['new'].ansible_host | default('unset')",
+                ),
             )
         ],
         {"qemu_options": {**VMS["qemu_options"], "force": True}, "provision_wait_for_address": True},
@@ -197,7 +198,8 @@ def test_page_that_cannot_be_written__is_told_before_anything_is(cluster: Simula
 
 def test_vm_that_is_requested_by_its_vmid_alone__has_its_name_in_the_inventory(play: Play) -> None:
     vms = [{"vmid": 124, "tags": ["lab", "2nd"]}]
-    run = play([somebodys_play(PROVISION, seen("groups['lab']", "groups['_2nd']"))], {"qemu_vms": vms})
+    nothing = {"provision_page": None, "provision_snapshot": None}
+    run = play([somebodys_play(PROVISION, seen("groups['lab']", "groups['_2nd']"))], {**nothing, "qemu_vms": vms})
     assert run.code == 0, run.output
     assert run.of("seen")["msg"] == {"groups['lab']": ["lab-4"], "groups['_2nd']": ["lab-4"]}
     assert "Invalid characters" not in run.output
