@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+import datetime
 import difflib
+import re
 import typing as t
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import yaml
+from ansible.module_utils.parsing.convert_bool import boolean
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 LIKENESS = 0.85
@@ -27,9 +30,14 @@ def unknown_variables(
     prefix: str,
     mappings: Mapping[str, t.Any] | None = None,
     lists: Mapping[str, t.Any] | None = None,
+    shortened: Mapping[str, Sequence[t.Any]] | None = None,
 ) -> list[str]:
     """Return a sentence for each name that starts with prefix or is like a known name, and is not known, and for each
     of mappings and of lists (of mappings), variables with their values, that is something else.
+
+    shortened are names without the first word of the role, as the playbooks are called: C(drain_state) for
+    C(node_drain_state). Each has a list of its value, the value of the role's variable, its default, and its other
+    choices, if any. It may be a variable of the user's own, from which that of the role is set.
 
     Ansible ignores variables that nobody uses, so that without this a misspelt one would have no effect. It takes the
     value of C(-e NAME=VALUE) as text. Ansible's own variables are left out: they are many, and comparing is slow.
@@ -37,21 +45,23 @@ def unknown_variables(
     there = sorted(known)
     folded = {each.casefold(): each for each in there}
     of_letters = {_letters(each): each for each in there}
-    # Playbooks leave out the first word of the role: drain.yml, and not node_drain.yml.
-    first = prefix.partition("_")[0] if prefix.count("_") > 1 else ""
-    shortened = {each.removeprefix(f"{first}_"): each for each in there if first and each.startswith(prefix)}
     sentences = []
     if WORDS in names:
-        sentences.append("-e has a word that is not NAME=VALUE; put quotes around a value with spaces, or use commas")
+        sentences.append(
+            "-e has a word that is not NAME=VALUE; quote a value that contains spaces, or separate the items of a list "
+            "with commas"
+        )
+    for name, (value, own, default, *others) in (shortened or {}).items():
+        if own in (None, "", default) and _asks_for_more(value, default, others):
+            sentences.append(f"unknown variable {name}; did you mean {prefix.partition('_')[0]}_{name}?")
     for name in sorted(name for name in set(names).difference(there) if not name.startswith("ansible_")):
         text = name.casefold()
         ours = text.startswith(prefix)
         alike = [of_letters[_letters(name)]] if _letters(name) in of_letters else []
-        alike += [shortened[text]] if text in shortened else []
         alike += [
             folded[each] for each in difflib.get_close_matches(text, folded, n=1, cutoff=0.6 if ours else LIKENESS)
         ]
-        if alike and (ours or not _extends(text, alike[0])):
+        if alike and (ours or not (_extends(text, alike[0]) or _extends(alike[0], text))):
             sentences.append(f"unknown variable {name}; did you mean {alike[0]}?")
         elif ours:
             sentences.append(f"unknown variable {name}; known variables: {', '.join(there)}")
@@ -66,12 +76,12 @@ def unknown_variables(
 def _wrong_items(name: str, value: t.Any) -> Iterator[str]:
     """Yield a sentence if a value is no list, and one for each item of it that is not a mapping."""
     if not isinstance(value, (list, tuple)):
-        hint = "; -e NAME=VALUE gives a text, and -e @FILE what the file has" if isinstance(value, str) else ""
+        hint = "; -e NAME=VALUE always passes a string; use -e @FILE" if isinstance(value, str) else ""
         yield f"{name}: expected a list of mappings, such as [{_ITEM}], got {_kind(value)}{hint}"
         return
     for number, item in enumerate(value):
         if not isinstance(item, Mapping):
-            hint = "; a space belongs behind the colon" if isinstance(item, str) and ":" in item else ""
+            hint = "; put a space after the colon" if isinstance(item, str) and ":" in item else ""
             yield f"{name}[{number}]: expected a mapping, such as {_ITEM}, got {_kind(item)}{hint}"
 
 
@@ -79,8 +89,27 @@ _ITEM = "{name: web-1, memory: 2048}"
 
 
 def _kind(value: t.Any) -> str:
-    kinds = {str: "a text", list: "a list", dict: "a mapping", bool: "a boolean", type(None): "nothing"}
-    return next((text for kind, text in kinds.items() if isinstance(value, kind)), "a number")
+    """Return what a value is, in words of YAML."""
+    kinds: dict[type | tuple[type, ...], str] = {
+        str: "a text",
+        (list, tuple): "a list",
+        Mapping: "a mapping",
+        bool: "a boolean",
+        (int, float): "a number",
+        datetime.date: "a date",
+        bytes: "binary data",
+        type(None): "nothing",
+    }
+    return next(
+        (text for kind, text in kinds.items() if isinstance(value, kind)), f"a value of type {type(value).__name__}"
+    )
+
+
+def _asks_for_more(value: t.Any, default: t.Any, others: Collection[t.Any]) -> bool:
+    """Whether a value asks for something else than the default, and can be meant for the option."""
+    if isinstance(default, bool):
+        return boolean(value, strict=False) and not default
+    return isinstance(value, str) and value not in ("", default) and (not others or value in others)
 
 
 def role_variables(path: str) -> list[str]:
@@ -102,8 +131,6 @@ def _letters(name: str) -> str:
 
 OPTIONS = frozenset(
     (
-        "affinity",
-        "bios",
         "ciuser",
         "cipassword",
         "clone",
@@ -112,11 +139,7 @@ OPTIONS = frozenset(
         "ide",
         "ipconfig",
         "memory",
-        "net",
-        "node_affinity",
         "node_regex",
-        "only_pool",
-        "only_tags",
         "ostype",
         "sata",
         "scsi",
@@ -124,41 +147,52 @@ OPTIONS = frozenset(
         "sockets",
         "sshkeys",
         "storage_class",
-        "tolerations",
         "topology_spread",
         "virtio",
         "vmid_range",
         "vmid_regex",
     )
 )
-"""Options without which a VM is another one, is elsewhere, or is removed although it is none of those that may be, and
-whose names are hardly those of variables that mean something else."""
+"""Options without which a VM is another one or is elsewhere. Those whose names are common for variables of something
+else are left out, such as C(tolerations) and C(affinity) of Kubernetes, C(bios) and C(net)."""
 
 
 GUARDS = frozenset(("only_pool", "only_tags"))
 """Options without which a VM is removed that must not be."""
+PREFIX = re.compile(r"^(qemu|provision|proxmox)_", re.IGNORECASE)
+"""What the names of guards do not start with, but those of the variables beside them do."""
 
 
-def stray_options(names: Iterable[str], vms: t.Any, options: t.Any) -> list[str]:
-    """Return a sentence for each variable that is named like an option of VMs which none of them has.
+def stray_options(names: Collection[str], vms: t.Any, options: t.Any, removal: bool = False) -> list[str]:
+    """Return a sentence for each variable that is named like an option of VMs which none of them has, and like a guard
+    that a VM to be removed does not have. With removal, all of vms are removed, and only guards matter.
 
     A variable that an entry takes its value from, as in C(memory: "{{ memory }}"), is none of these. What is no list of
     mappings, and no mapping, is refused elsewhere.
     """
-    if not isinstance(vms, list) or not vms:
+    if not isinstance(vms, (list, tuple)) or not vms:
         return []
-    had = {key for each in (*vms, options) if isinstance(each, Mapping) for key in each}
-    stray = {name: name for name in OPTIONS.intersection(names) - had}
-    guards = {_letters(each): each for each in GUARDS - had}
-    for name in set(names).difference(GUARDS):
+    common = options if isinstance(options, Mapping) else {}
+    entries = [{**common, **_set_options(vm)} for vm in vms]
+    stray = {}
+    if not removal:
+        stray = {name: name for name in OPTIONS.intersection(names).difference(*entries)}
+    doomed = [entry for entry in entries if removal or "absent" in (entry.get("state"), entry.get("surplus"))]
+    lost = {_letters(guard): guard for guard in GUARDS if any(entry.get(guard) is None for entry in doomed)}
+    for name in names:
         # A misspelt guard protects nothing.
-        if alike := difflib.get_close_matches(_letters(name), guards, n=1, cutoff=0.9):
-            stray[name] = guards[alike[0]]
+        if alike := difflib.get_close_matches(_letters(PREFIX.sub("", name)), lost, n=1, cutoff=0.9):
+            stray[name] = lost[alike[0]]
     where = "in qemu_options or in an entry of qemu_vms"
     return [
         f"variable {name} has no effect on the VMs; expected {'it' if name == meant else meant} {where}"
         for name, meant in sorted(stray.items())
     ]
+
+
+def _set_options(vm: t.Any) -> dict[str, t.Any]:
+    """Return the options of an entry that it sets: those that are null leave what all entries have in common."""
+    return {key: value for key, value in vm.items() if value is not None} if isinstance(vm, Mapping) else {}
 
 
 def _extends(name: str, known: str) -> bool:

@@ -113,4 +113,4 @@ def _hint(selector: Selector) -> str:
     if selector.name is None or not _GLOB.search(selector.name):
         return ""
     meant = _GLOB.sub(lambda found: ".*" if found[0] == "*" else ".", selector.name)
-    return f"; name is a regular expression, in which any text is .*: {meant}"
+    return f"; name is a regular expression, in which .* matches any text: {meant}"

@@ -85,7 +85,7 @@ def test_answers__that_are_missing_or_misspelt_or_no_number_are_all_named(play: 
     run = play("from_survey", {"survey_name": "batch", "survey_count": "two", "survey_core": 1, "survey_memory": 512})
     assert run.last["msg"] == (
         "unknown variable survey_core; did you mean survey_cores?; survey_cores is not set; survey_disk is not set; "
-        "survey_count: expected a number of at least 1"
+        "survey_count: expected a whole number of at least 1"
     )
 
 
@@ -94,7 +94,7 @@ def test_answers__of_another_type_are_refused_by_name(play: Play) -> None:
     run = play("from_survey", {**answers, "survey_count": 1.5, "survey_more": "pool=shop"})
     assert run.last["msg"] == (
         "survey_more: expected a mapping, such as {api_port: 8006}, got a text; "
-        "survey_count: expected a number of at least 1"
+        "survey_count: expected a whole number of at least 1"
     )
 
 

@@ -60,12 +60,14 @@ def test_drain__fails_at_its_end_when_guests_stay(cluster: SimulatedCluster, pla
 
 
 def test_drain__with_a_misspelt_variable_does_nothing(play: Play) -> None:
-    run = play("drain", {**OPTIONS, "node_drain_stat": "active"})
+    run = play("drain", {**OPTIONS, "node_drain_stat": "active", "drain_state": "active"})
 
     assert run.code == 2
-    assert "node_drain_stat" in run.output
+    assert "unknown variable drain_state; did you mean node_drain_state?" in run.last["msg"]
+    assert "unknown variable node_drain_stat; did you mean node_drain_state?" in run.last["msg"]
 
 
 def test_nodes__may_be_text_with_spaces_after_the_commas(play: Play) -> None:
-    run = play("drain", {**OPTIONS, "node_drain_nodes": "pve1, pve2"}, "--check")
+    wrapper = {"drain_nodes": "pve1, pve2", "drain_state": "drained", "node_drain_nodes": "{{ drain_nodes }}"}
+    run = play("drain", {**OPTIONS, **wrapper, "node_drain_page": None}, "--check")
     assert "drain pve1, pve2: " in run.output

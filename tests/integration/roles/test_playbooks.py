@@ -273,6 +273,17 @@ def test_guard_beside_the_options__never_lets_a_vm_be_removed(
     assert cluster.state()["guests"].keys() == before
 
 
+def test_guard_from_a_variable_of_its_name__is_in_use(cluster: SimulatedCluster, play: Play) -> None:
+    """Variables of other roles, such as memory, do not matter, and an empty guard is named as the user calls it."""
+    before = cluster.state()["guests"].keys()
+    variables = {"qemu_vms": [{"name": "gitlab"}], "memory": 512, "only_pool": "lab"}
+    run = play("teardown", {**variables, "teardown_only_pool": "{{ only_pool }}"})
+    assert "is not removed: only_pool requires pool lab" in run.last["msg"]
+    empty = play("teardown", {**variables, "teardown_only_pool": None})
+    assert "teardown_only_pool: is empty, expected the name of a pool" in empty.last["msg"]
+    assert cluster.state()["guests"].keys() == before
+
+
 @pytest.mark.parametrize(
     ("playbook", "variables", "told"),
     [

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import datetime
 import itertools
 from pathlib import Path
 
@@ -78,8 +79,8 @@ def test_options_that_are_text__are_refused_like_misspelt_variables() -> None:
         (
             ["name:a", None],
             [
-                "qemu_vms[0]: expected a mapping, such as {name: web-1, memory: 2048}, got a text; a space belongs "
-                "behind the colon",
+                "qemu_vms[0]: expected a mapping, such as {name: web-1, memory: 2048}, got a text; put a space after "
+                "the colon",
                 "qemu_vms[1]: expected a mapping, such as {name: web-1, memory: 2048}, got nothing",
             ],
         ),
@@ -91,7 +92,7 @@ def test_list_of_vms__that_is_none_is_refused_with_what_is_expected(vms: object,
 
 def test_text__is_told_where_it_comes_from() -> None:
     (told,) = unknown_variables(KNOWN, KNOWN, "teardown_", lists={"qemu_vms": '[{"name": "a"}]'})
-    assert told.endswith("got a text; -e NAME=VALUE gives a text, and -e @FILE what the file has")
+    assert told.endswith("got a text; -e NAME=VALUE always passes a string; use -e @FILE")
 
 
 def test_words_that_ansible_drops__are_told() -> None:
@@ -101,17 +102,59 @@ def test_words_that_ansible_drops__are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("value", "told"),
     [
-        ("drain_state", ["unknown variable drain_state; did you mean node_drain_state?"]),
-        ("state", []),
-        ("drain", []),
-        ("drain_window", []),
+        (1.5, "a number"),
+        (True, "a boolean"),
+        ((), "a list"),
+        (datetime.date(2026, 1, 2), "a date"),
+        (b"x", "binary data"),
+        ({1}, "a value of type set"),
     ],
 )
-def test_variable_without_the_first_word_of_its_role__is_a_misspelling(name: str, told: list[str]) -> None:
-    known = ["node_drain_nodes", "node_drain_state"]
-    assert unknown_variables([*known, name], known, "node_drain_") == told
+def test_value_of_another_type__is_told_by_its_type(value: object, told: str) -> None:
+    (sentence,) = unknown_variables(KNOWN, KNOWN, "teardown_", {"qemu_options": value})
+    assert sentence.endswith(f", got {told}")
+
+
+STATE = ("drained", "active")
+
+
+@pytest.mark.parametrize(
+    ("short", "values", "told"),
+    [
+        ("state", ("active", "drained", *STATE), True),
+        ("state", ("active", None, *STATE), True),
+        ("state", ("active", "active", *STATE), False),
+        ("state", ("drained", "drained", *STATE), False),
+        ("state", ("ready", "drained", *STATE), False),
+        ("state", ({"changed": True}, "drained", *STATE), False),
+        ("state", (None, "drained", *STATE), False),
+        ("apply", ("plan.json", "", ""), True),
+        ("apply", ("plan.json", "plan.json", ""), False),
+        ("apply", ("plan.json", {"moves": []}, ""), False),
+        ("apply", ({"changed": True}, "", ""), False),
+        ("plan_only", ("yes", False, False), True),
+        ("plan_only", (True, True, False), False),
+        ("plan_only", ("no", False, False), False),
+        ("plan_only", ([], False, False), False),
+    ],
+)
+def test_variable_without_the_first_word_of_its_role__is_refused_if_it_has_no_effect(
+    short: str, values: tuple[object, ...], told: bool
+) -> None:
+    """Else C(drain_state=active) drains the node. A variable has one if that of the role is set from it."""
+    sentences = unknown_variables([], [], "node_drain_", shortened={f"drain_{short}": values})
+    assert sentences == ([f"unknown variable drain_{short}; did you mean node_drain_{short}?"] if told else [])
+
+
+def test_variables_of_a_wrapper__are_no_misspellings() -> None:
+    """It sets the variables of the role from variables of its own, which are called like them."""
+    for path in CHECKOUT.glob("roles/*/meta/argument_specs.yml"):
+        role = path.parts[-3]
+        known = role_variables(str(path.parents[1])) if role != "html_page" else []
+        own = [name.partition("_")[2] for name in known if name.startswith(f"{role}_")]
+        assert unknown_variables([*known, *own], known, f"{role}_") == [], role
 
 
 def test_variables_of_one_role__are_no_misspellings_of_those_of_another() -> None:
@@ -149,8 +192,58 @@ def test_option_of_vms_beside_their_list__is_told_where_no_vm_has_it(
     ]
 
 
-@pytest.mark.parametrize("name", ["only_pools", "Only_Pool", "only-pool", "onlypool", "only_tag", "pool_only"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "only_pools",
+        "Only_Pool",
+        "only-pool",
+        "onlypool",
+        "only_tag",
+        "pool_only",
+        "qemu_only_pool",
+        "provision_only_tags",
+    ],
+)
 def test_misspelt_guard_beside_the_options__is_told(name: str) -> None:
-    (told,) = stray_options([name, "lab_only_pool", "only"], [{"name": "a"}], {})
+    (told,) = stray_options([name, "lab_only_pool", "only"], [{"name": "a"}], {}, True)
     assert told.startswith(f"variable {name} has no effect on the VMs; expected only_")
-    assert stray_options([name], [{"name": "a"}], {"only_pool": "lab", "only_tags": ["lab"]}) == []
+    guarded = {"only_pool": "lab", "only_tags": ["lab"]}
+    assert stray_options([name], [{"name": "a"}], guarded, True) == []
+    assert stray_options([name], [{"name": "a", **guarded}], {}, True) == []
+
+
+@pytest.mark.parametrize(
+    ("vms", "options", "lost"),
+    [
+        ([{"name": "a", "only_pool": "lab"}, {"name": "b"}], {}, True),
+        ([{"name": "a", "only_pool": "lab"}, {"name": "b"}], {"only_pool": "lab"}, False),
+        ([{"name": "a", "only_pool": None}], {}, True),
+        ([{"name": "a", "only_pool": None}], {"only_pool": "lab"}, False),
+        ([{"name": "a"}], {"only_tags": ["lab"]}, True),
+        (({"name": "a"},), {}, True),
+    ],
+)
+def test_guard__is_lost_if_one_vm_that_is_removed_lacks_it(vms: object, options: object, lost: bool) -> None:
+    assert bool(stray_options(["only_pool"], vms, options, True)) == lost
+
+
+@pytest.mark.parametrize(
+    ("vms", "options", "lost"),
+    [
+        ([{"name": "a"}], {}, False),
+        ([{"name": "a", "state": "absent"}, {"name": "b"}], {}, True),
+        ([{"name": "a", "state": "absent", "only_pool": "lab"}, {"name": "b"}], {}, False),
+        ([{"name": "a"}], {"state": "absent"}, True),
+        ([{"name": "a", "state": "started"}], {"state": "absent"}, False),
+        ([{"name": "a-{n}", "count": 2, "surplus": "absent"}], {}, True),
+    ],
+)
+def test_guard__matters_only_where_a_vm_is_removed(vms: object, options: object, lost: bool) -> None:
+    assert bool(stray_options(["only_pool"], vms, options)) == lost
+
+
+def test_variables_of_other_roles__are_left_alone() -> None:
+    others = ["affinity", "bios", "net", "node_affinity", "tolerations"]
+    assert stray_options(others, [{"name": "a"}], {}) == []
+    assert stray_options(["memory", "clone", *others], [{"name": "a"}], {}, True) == []

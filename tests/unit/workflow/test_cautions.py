@@ -28,8 +28,8 @@ def cautions(selector: Selector) -> list[str]:
 @pytest.mark.parametrize(
     ("selector", "told"),
     [
-        (Selector(name="g-*"), "selects no VM: name 'g-*'; name is a regular expression, in which any text is .*: g-"),
-        (Selector(name="g-?"), "selects no VM: name 'g-?'; name is a regular expression, in which any text is .*: g-."),
+        (Selector(name="g-*"), "name 'g-*'; name is a regular expression, in which .* matches any text: g-"),
+        (Selector(name="g-?"), "name 'g-?'; name is a regular expression, in which .* matches any text: g-."),
         (Selector(name="webb-.*"), "affinity selects no VM: name 'webb-.*'"),
         (Selector(tags=frozenset({"dbs"})), "affinity selects no VM: tags 'dbs'"),
         (Selector(name="db-.*", pool="shop"), "affinity selects no VM: name 'db-.*', pool 'shop'"),
