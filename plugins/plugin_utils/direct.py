@@ -60,12 +60,24 @@ VARIABLES = "qemu_scheduler_variables"
 """The variable with which a role or playbook says what its users call an option: a mapping of options to variables."""
 
 
+_IS_ABOUT = r"\A{0}(?=\[\d+\]|(?:\.[\w-]+(?:\[\d+\])?)*: )"
+_IN_LIST = (
+    r"(?:(?<= found in )|(?<= without it in )|(?<=' in )|(?<= entries of )|(?<= entry of )){0}"
+    r"(?=(?:, expected different \w+| differ only in case, expected different names| -> [\w >-]+)?"
+    r"(?:; did you mean [^?]*\?)?\Z)"
+)
+_IS_UNKNOWN = r"(?:(?<= module: )|(?<=, )|(?<=mean )){0}(?=\.\w)"
+"""Where messages name an option: first, last after what is wrong with a list, and where Ansible knows no such option.
+"""
+
+
 def in_variables(message: str, names: Mapping[str, str]) -> str:
-    """Return a message in which options have the names of the variables that they come from."""
+    """Return a message in which options have the names of the variables that they come from. What else is called like
+    an option, such as a VM or a pool, keeps its name.
+    """
+    places = _IS_UNKNOWN if message.startswith("Unsupported parameters for (") else f"{_IS_ABOUT}|{_IN_LIST}"
     for option, variable in names.items():
-        # As the start of a path, or of a message, and not within a path.
-        starts = rf"(?<![\w.\]{{/'\"-]){option}(?=[.:\[])"
-        message = re.sub(rf"{starts}|(?<=entries of ){option}\b|(?<=found in ){option}\b", variable, message)
+        message = re.sub(places.format(option), variable, message)
     return message
 
 
@@ -96,7 +108,12 @@ class DirectAction(NormalAction):
             # Nobody reads the result: a worker that sends a long one would wait forever.
             os.kill(os.getpid(), signal.SIGKILL)
         if result.get("failed") and "msg" in result and (names := (task_vars or {}).get(VARIABLES)):
-            result["msg"] = in_variables(str(result["msg"]), self._templar.template(names))
+            said = str(result["msg"])
+            message = in_variables(said, self._templar.template(names))
+            if message != said:
+                result["msg"] = message
+                # It has the module's words. Without it, Ansible makes another one of the message.
+                result.pop("exception", None)
         return t.cast("dict[str, t.Any]", result)
 
     def _execute_module(

@@ -295,15 +295,9 @@ def test_guard_from_a_variable_of_its_name__is_in_use(cluster: SimulatedCluster,
         ("provision", {"qemu_vms": [{"name": "a", "state": "startd"}]}, "found in qemu_vms; did you mean started?"),
         ("provision", {"qemu_vms": [{"name": "a"}] * 2}, "name: 'a' is set in 2 entries of qemu_vms, expected "),
         ("teardown", {"qemu_vms": [{"name": "a*"}]}, "qemu_vms[0].name: 'a*' is not valid"),
-        ("teardown", {"qemu_vms": ["a"]}, "qemu_vms[0]: expected a mapping, such as "),
         ("capacity", {"capacity_shapes": [{"cores": "two"}]}, "capacity_shapes[0].cores: 'two' is not valid"),
         ("capacity", {"qemu_vms": [{"name": "a", "cores": "two"}]}, "qemu_vms[0].cores: 'two' is not valid"),
         ("drain", {"node_drain_nodes": ["pve11"]}, "node_drain_nodes: 'pve11' is not a node; "),
-        (
-            "drain",
-            {"node_drain_nodes": ["pve1"], "node_drain_options": ["x"]},
-            "node_drain_options: expected a mapping",
-        ),
         (
             "adopt",
             {"adopt_name": "shop-*"},
@@ -314,11 +308,15 @@ def test_guard_from_a_variable_of_its_name__is_in_use(cluster: SimulatedCluster,
     ],
 )
 def test_mistake__is_named_by_the_variable_that_has_it(
-    play: Play, playbook: str, variables: dict[str, Any], told: str
+    cluster: SimulatedCluster, play: Play, playbook: str, variables: dict[str, Any], told: str
 ) -> None:
+    cluster.reset_requests()
     run = play(playbook, variables)
     assert run.code == 2
     assert told in run.last["msg"]
+    # Nor by an option of the module, such as in the [ERROR] line that comes first since ansible-core 2.19.
+    assert not re.search(r"\b((vms|shapes)\[|name: 'pve|(in|of)\s+vms\b)", run.output), run.output
+    assert {request["method"] for request in cluster.requests()} <= {"GET"}
 
 
 @pytest.mark.parametrize(
