@@ -33,6 +33,11 @@ def test_guests__are_counted_once_and_as_the_same_by_every_module(
     assert facts("fleet_info", **request) == made
     assert made < facts("vm_list_info")
     assert facts("node_drain", name=["pve2"], check=True) == set()
+    cluster.fault(method="POST", path="/201/migrate$", task_error="migration aborted")
+    failed = controller.run("node_drain", name=["pve2"])
+    assert "failed" in {move["outcome"] for move in failed["moves"] if move["vmid"] == 201}
+    assert 201 not in {row["canonical_facts"]["vmid"] for row in counted("node_drain", failed)}
+    cluster.clear_faults()
     assert (201, "vm201") in facts("node_drain", name=["pve2"])
     assert facts("cluster_rebalance", goals=["repair"]) == set()
 
