@@ -21,18 +21,23 @@ import yaml
 
 # This also makes the collection importable.
 from generate_docs import CHECKOUT, bring_up_to_date
-from vm_option_schemas import PLUGINS, TEMPLATE, Schema, known_schemas, numbered
+from vm_option_schemas import PLUGINS, TEMPLATE, Schema, known_schemas, numbered, or_null
 
 SCHEMAS = CHECKOUT / "docs" / "schemas"
 
+WORDS = ("y", "yes", "on", "true", "t", "n", "no", "off", "false", "f")
+
 DRAFT = "http://json-schema.org/draft-07/schema#"
+
+BOOLEAN = rf"^\s*({'|'.join(''.join(f'[{each.upper()}{each}]' for each in word) for word in WORDS)}|[01])\s*$"
+"""A boolean as a text. Ansible does not regard its case; a pattern in a JSON Schema does."""
 
 PLAIN: Mapping[str, Schema] = {
     "str": {"type": ["string", "number", "boolean"]},
     "path": {"type": "string"},
     "int": {"anyOf": [{"type": "integer"}, {"type": "string", "pattern": r"^\d+$"}]},
-    "float": {"type": "number"},
-    "bool": {"anyOf": [{"type": "boolean"}, {"enum": ["yes", "no", "on", "off", "true", "false", 0, 1, "0", "1"]}]},
+    "float": {"anyOf": [{"type": "number"}, {"type": "string", "pattern": r"^\s*\d+(\.\d*)?\s*$"}]},
+    "bool": {"anyOf": [{"type": "boolean"}, {"enum": [0, 1]}, {"type": "string", "pattern": BOOLEAN}]},
     "dict": {"type": "object"},
     "raw": {},
 }
@@ -68,7 +73,9 @@ def _value(spec: Mapping[str, Any], docs: Mapping[str, Any]) -> Schema:
         of_one = {key: each for key, each in docs.items() if key == "suboptions"}
         return {"type": "array", "items": option_schema(item, of_one)}
     if "choices" in spec:
-        return {"anyOf": [{"enum": list(spec["choices"])}, TEMPLATE]}
+        # Ansible makes a text of a number such as 2.0.
+        numbers = [json.loads(each) for each in map(str, spec["choices"]) if re.fullmatch(r"\d+(\.\d+)?", each)]
+        return {"anyOf": [{"enum": [*spec["choices"], *numbers]}, TEMPLATE]}
     if "options" in spec:
         return options_schema(spec["options"], docs.get("suboptions") or {})
     return dict(PLAIN[spec.get("type", "str")])
@@ -79,6 +86,7 @@ def options_schema(
 ) -> Schema:
     """The schema of a mapping of options, with their aliases. known are those that are defined elsewhere."""
     properties = {name: option_schema(spec, docs.get(name) or {}) for name, spec in sorted(specs.items())}
+    properties = {name: each if specs[name].get("required") else or_null(each) for name, each in properties.items()}
     properties |= {name: {"$ref": f"#/definitions/{name}"} for name in properties.keys() & (known or {}).keys()}
     aliases = {alias: properties[name] for name, spec in specs.items() for alias in spec.get("aliases", ())}
     required = sorted(name for name, spec in specs.items() if spec.get("required"))
@@ -95,12 +103,12 @@ def vms() -> Schema:
     common = importlib.import_module(f"{PLUGINS}.module_utils.workflow.options.common")
     module = importlib.import_module(f"{PLUGINS}.modules.qemu_schedule")
     docs = options_of("qemu_schedule")
-    known = {name: {**_described(docs.get(name) or {}), **schema} for name, schema in known_schemas().items()}
+    known = {name: {**_described(docs.get(name) or {}), **or_null(schema)} for name, schema in known_schemas().items()}
     entry = {**options_schema({**common.ONE_VM_OPTIONS, **common.COUNT_OPTIONS}, docs, known), "allOf": numbered()}
     options = options_schema({k: v for k, v in module.argument_spec().items() if k != "vms"}, docs, known)
     role = yaml.safe_load((CHECKOUT / "roles/provision/meta/argument_specs.yml").read_text(encoding="utf-8"))
     variables = {
-        name: option_schema(spec, spec)
+        name: or_null(option_schema(spec, spec))
         for name, spec in role["argument_specs"]["main"]["options"].items()
         if name.startswith("provision_")
     }

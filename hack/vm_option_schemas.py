@@ -55,11 +55,22 @@ def known_schemas() -> dict[str, Schema]:
 
 def numbered() -> list[Schema]:
     """That a name has a place for a number if, and only if, the VM has a count."""
-    place = {"name": {"type": "string", "pattern": r"\{n(:0[1-9])?\}"}}
+    place = {"name": {"type": "string", "pattern": r"\{n(:0[1-9])?\}", "not": TEMPLATE}}
+    given = {"required": ["count"], "properties": {"count": {"not": {"type": "null"}}}}
     return [
-        {"if": {"required": ["count"]}, "then": {"properties": {"name": {"pattern": r"\{n|\{[{%]"}}}},
+        {"if": given, "then": {"properties": {"name": {"pattern": r"\{n|\{[{%]"}}}},
         {"if": {"properties": place, "required": ["name"]}, "then": {"required": ["count"]}},
     ]
+
+
+def or_null(schema: Schema) -> Schema:
+    """The schema of an option that may be there without a value, which is the same as without the option."""
+    if "anyOf" in schema:
+        return {**schema, "anyOf": [*schema["anyOf"], {"type": "null"}]}
+    if "type" in schema:
+        kinds = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
+        return {**schema, "type": [*kinds, "null"]}
+    return schema
 
 
 def _of_option(option: Any) -> Schema | None:

@@ -147,6 +147,8 @@ OPTIONS = [
     *({"startup": each} for each in ("order=1,up=30", "order=first", {"order": 1})),
     *({"startdate": each} for each in ("now", "2026-01-31", "31.1.2026")),
     *({"serial": {"serial0": each}} for each in ("socket", {}, "/dev/ttyS0")),
+    *({"hugepages": each} for each in (2, 1024, "1024", 4, "any")),
+    *({"onboot": each} for each in ("Yes", "True", " OFF ", "maybe", 1, 2)),
 ]
 
 
@@ -186,6 +188,9 @@ def test_schema_of_lists__accepts_the_tasks_of_the_pages() -> None:
         "{qemu_vms: [{name: a, cores: '{{ cores }}', tags: 'a,b', onboot: 1, memory: '2048'}], my_own: 1}",
         "{qemu_vms: [{name: 7, net: {net0: 'virtio,bridge={{ bridge }}'}, numa: {numa0: '{{ numa }}'}}]}",
         "{qemu_vms: [{name: 'web-{n}', count: 3}], provision_page: x.html, qemu_options: {state: started}}",
+        "{qemu_vms: [{name: a, count: null, memory: null, onboot: null, net: null}], qemu_options: {pool: null}}",
+        "{qemu_vms: [{name: a, tpmstate0: {version: 2.0, storage: null}}], provision_page: null}",
+        "qemu_vms: [{name: 'web-{{n}}'}]",
     ],
 )
 def test_schema_of_lists__accepts_what_ansible_accepts(text: str) -> None:
