@@ -165,7 +165,9 @@ def test_credential__keeps_its_secrets_on_a_second_run() -> None:
 
 def test_misspelt_variables_of_the_setup__are_refused(play: Play) -> None:
     # Without its ledger, jobs would not see each other's decisions.
-    run = play("awx_setup", {**REQUIRED, "awx_ledgr": "postgresql://scheduler@db/scheduler", "awx_vms": "web-1"})
+    of_others = {"awx_host": "https://awx.example.com", "awx_password": "x"}
+    given = {**REQUIRED, **of_others, "awx_ledgr": "postgresql://scheduler@db/scheduler", "awx_vms": "web-1"}
+    run = play("awx_setup", given)
     assert run.last["msg"].startswith("unknown variable awx_ledgr; did you mean awx_ledger?; awx_vms: expected a list")
 
 
