@@ -15,7 +15,7 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parent.parent
 COLLECTIONS = CHECKOUT / ".venv" / "collections"
 
-# What Python has imported once, it must not compile again for each command: it is compiled wherever it is installed.
+# Let Python keep compiled files, as it does for users.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 

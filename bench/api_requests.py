@@ -38,9 +38,9 @@ def measure(quick: bool) -> Section:
             "request reads those.",
             "Not reached: 4 requests at first contact, without network cards. The fifth finds out which cluster "
             "answers, before anything is reserved. Without it, two tasks that reach one cluster by two addresses would "
-            "each give away its last room. By the names that are read anyway, a user who creates a VM on another "
-            "cluster of the same names would end what is reserved here. By the certificate of the connection, a node "
-            "that still shows one of a former authority would be another cluster than its neighbours.",
+            "each give away its last room. If clusters were told apart by their names, creating a VM on another "
+            "cluster with the same names would end reservations of this one. If they were told apart by "
+            "certificate, a node that still has a certificate of an old CA would count as another cluster.",
             "Polls ask Proxmox how the task is getting on; the peer asks once a second.",
         ],
     )

@@ -81,5 +81,3 @@ def test_failed_readings__fail_the_module_when_the_time_is_over(start: Start, co
     cluster.fault(method="GET", path="/cluster/resources", status=500)
     failed = control(cluster).fail("ApiError", "vm_address_info", vmids=[100], wait=1)
     assert "GET /cluster/resources" in failed["msg"]
-    # A slow machine has no time for a second one.
-    assert len([r for r in cluster.requests() if r["path"] == "/cluster/resources"]) in (1, 2)
