@@ -37,11 +37,13 @@ options:
       - With O(state=absent), remove only VMs that have all of these tags. For a VM without them the task fails, and
         with C(all_or_nothing) removes nothing.
       - Use it if your list of VMs may be outdated. It protects other VMs that have a name or VMID of the list.
+      - An empty list and V(null) are refused, as of a variable that was not set. Use C(omit) to give none.
     type: list
     elements: str
   only_pool:
     description:
       - As O(only_tags), for VMs in this pool. Requires C(Pool.Audit) on the pool.
+      - An empty text and V(null) are refused.
     type: str
 """
 

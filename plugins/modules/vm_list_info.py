@@ -25,10 +25,12 @@ options:
   only_pool:
     description:
       - Only VMs in this pool. A pool that does not exist, or that the user cannot see, is an error.
+      - An empty text and V(null) are refused, as of a variable that was not set. Without this option, VMs of all pools
+        are described.
     type: str
   only_tags:
     description:
-      - Only VMs with all of these tags.
+      - Only VMs with all of these tags. An empty list and V(null) are refused.
     type: list
     elements: str
 seealso:
