@@ -21,7 +21,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..errors import CollectionError, LedgerUnavailable
 from .database import Database, Row, Transaction
@@ -39,8 +39,9 @@ that time makes the pace that they see.
 """
 
 # Fractions of the lease's duration. A waiting process that does not renew its ticket within the first one is skipped
-# until it does.
+# until it does. Whoever has waited for the second one while it took the lease prolongs it at once.
 _TICKET_DURATION = 1 / 3
+_LATE = 1 / 3
 _TICKET_RENEWAL = 1 / 10
 
 # The lease, if there ever was one, and then the tickets before this one. In one query: as long as the lease is free and
@@ -116,19 +117,20 @@ def acquire(database: Database, cluster: str, holder: Holder, *, wait: float, du
     Raises LedgerUnavailable when `wait` has run out.
     """
     deadline = time.monotonic() + wait
-    place = _Place(database, cluster, holder, duration)
-    token = place.look()
+    ticket = secrets.token_hex(8)
+    place = _Place(database, cluster, holder_to_text(replace(holder, id=ticket)), duration, ticket)
     try:
-        while token is None:
+        lease = place.look()
+        while lease is None:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise place.waited_too_long(wait)
             time.sleep(min(left, place.pause()))
-            token = place.look()
+            lease = place.look()
     except BaseException:
         place.leave()
         raise
-    return Lease(database, cluster, duration, token)
+    return lease
 
 
 _NO_LEASE = (1, 0, None, 0)
@@ -140,6 +142,7 @@ class _Place:
     """A scheduler's place in one cluster's queue.
 
     Attributes:
+        holder: who takes the lease, as text; unlike that of any other place, also of the same process.
         duration: that of the lease, in seconds.
         since, ticket: the place in the queue; since is the ledger's time of the first look.
         renewed: when the ticket was last written.
@@ -148,9 +151,9 @@ class _Place:
 
     database: Database
     cluster: str
-    holder: Holder
+    holder: str
     duration: float
-    ticket: str = field(default_factory=lambda: secrets.token_hex(8))
+    ticket: str
     since: float = math.inf
     renewed: float = -math.inf
     arrived: float = field(default_factory=time.monotonic)
@@ -169,31 +172,53 @@ class _Place:
             return min(max(wait / 2, _SHORTEST_SLEEP_SECONDS), _LONGEST_SLEEP_SECONDS)
         return min(max(pace / 10, _SHORTEST_SLEEP_SECONDS), _LONGEST_SLEEP_OF_FIRST_SECONDS)
 
-    def look(self) -> int | None:
-        """Take the lease and return its token if it is free and nobody is ahead; else stay in the queue."""
+    def look(self) -> Lease | None:
+        """Take the lease and return it if it is free and nobody is ahead; else stay in the queue."""
+        began = time.monotonic()
         now, rows = self.database.read(_SELECT_AHEAD, (self.cluster, self.cluster, self.since, self.ticket))
         lease = rows.pop(0) if rows and rows[0][0] == 1 else _NO_LEASE
         self.ahead = len(_skip_dead(rows, now))
         if self.since == math.inf:
             self.since, self.found_ahead = now, self.ahead
-        if not self.ahead and not _skip_dead([lease], now):
-            _part, token, former, expires = lease[:4]
+        _part, token, former, expires = lease[:4]
+        taken: Lease | None = None
+        if former == self.holder and now < expires:
+            # The answer was lost when this place took it.
+            taken = self._prolong(token, now)
+        elif not self.ahead and not _skip_dead([lease], now):
             # Who has let it expire may have prolonged it since; who is dead has not.
             dead = former if now < expires else None
-            new = (self.cluster, token + 1, holder_to_text(self.holder), now, now + self.duration)
-            take = (_TAKE, (*new, token, now, dead))
-            if self.database.write(self.cluster, take, (_LEAVE_QUEUE, (self.cluster, self.ticket, now))):
-                return int(token + 1)
-            # It has changed since. The ticket is gone as well, so it is written again.
+            take = (_TAKE, (self.cluster, token + 1, self.holder, now, now + self.duration, token, now, dead))
+            # The ticket is gone as well if the lease has changed since, and is written again.
             self.renewed = -math.inf
-        if time.monotonic() - self.renewed > _TICKET_RENEWAL * self.duration:
+            if self.database.write(self.cluster, take, (_LEAVE_QUEUE, (self.cluster, self.ticket, now))):
+                # The lease counts from the look on; since then, this process may have been stopped, or have waited.
+                taken = Lease(self.database, self.cluster, self.duration, token + 1)
+                late = time.monotonic() - began > _LATE * self.duration
+                if late:
+                    taken = self._prolong(token + 1, now)
+        if taken is None and time.monotonic() - self.renewed > _TICKET_RENEWAL * self.duration:
             self._queue_up(now)
-        return None
+        return taken
+
+    def _prolong(self, token: int, now: float) -> Lease | None:
+        """Return the lease that this place has taken, from now on, unless it has been lost meanwhile."""
+        lease = Lease(self.database, self.cluster, self.duration, token)
+        self.renewed = -math.inf
+        try:
+            with lease.transaction() as transaction:
+                transaction.execute(_LEAVE_QUEUE, (self.cluster, self.ticket, now))
+        except LeaseLost:
+            return None
+        return lease
 
     def leave(self) -> None:
-        """Leave the queue. If that fails, the ticket expires."""
+        """Leave the queue, and end the lease if the answer was lost when it was taken. If that fails, both expire."""
+        ended = "UPDATE qemu_scheduler_leases SET holder = NULL, expires = 0 WHERE cluster = ? AND holder = ?"
         with suppress(CollectionError):
-            self.database.write(self.cluster, (_LEAVE_QUEUE, (self.cluster, self.ticket, 0)))
+            self.database.write(
+                self.cluster, (_LEAVE_QUEUE, (self.cluster, self.ticket, 0)), (ended, (self.cluster, self.holder))
+            )
 
     def waited_too_long(self, seconds: float) -> LedgerUnavailable:
         """Return the error that names the holder of the lease."""
@@ -215,7 +240,7 @@ class _Place:
     def _queue_up(self, now: float) -> None:
         """Write the ticket, or renew it. A ticket that was skipped and removed gets its old place back."""
         self.renewed = time.monotonic()
-        ticket = (self.cluster, self.ticket, holder_to_text(self.holder), self.since)
+        ticket = (self.cluster, self.ticket, self.holder, self.since)
         queue_up = """
             INSERT INTO qemu_scheduler_queue (cluster, ticket, holder, since, expires) VALUES (?, ?, ?, ?, ?)
             ON CONFLICT (cluster, ticket) DO UPDATE SET expires = excluded.expires

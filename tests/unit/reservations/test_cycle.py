@@ -390,6 +390,49 @@ def test_who_finds_the_lease_taken_after_all__has_a_place_in_the_queue(
             pass
 
 
+def pass_without_a_sign(monkeypatch: pytest.MonkeyPatch, clock: Clock, seconds: float) -> None:
+    """Let time pass in which this process is stopped or waits for another one."""
+    real = time.monotonic
+    clock.now += seconds
+    monkeypatch.setattr(time, "monotonic", lambda: real() + seconds)
+
+
+def test_lease_whose_taking_took_long__lasts_from_then_on(
+    ledger: Ledger, clock: Clock, me: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after_the_next_look(ledger, monkeypatch, lambda: pass_without_a_sign(monkeypatch, clock, 14))
+    with ledger.scheduling_cycle(CLUSTER, holder=me, wait=0):
+        clock.now += 14
+        with pytest.raises(LedgerUnavailable), ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0):
+            pass
+
+
+def test_lease_that_was_lost_while_it_was_taken__is_not_believed_ours(
+    ledger: Ledger, clock: Clock, me: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = ledger.database.write
+    with ExitStack() as stack:
+
+        def write_and_stop(*statements: t.Any) -> int:
+            monkeypatch.setattr(ledger.database, "write", write)
+            changed = write(*statements)
+            pass_without_a_sign(monkeypatch, clock, 15)
+            stack.enter_context(ledger.scheduling_cycle(CLUSTER, holder=me, wait=0))
+            return changed
+
+        monkeypatch.setattr(ledger.database, "write", write_and_stop)
+        with pytest.raises(LedgerUnavailable, match="has held it for 0 s"):
+            stack.enter_context(ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0))
+
+
+def test_one_holder_that_asks_twice__has_the_lease_once(ledger: Ledger, me: Holder) -> None:
+    with (
+        ledger.scheduling_cycle(CLUSTER, holder=me, wait=0),
+        pytest.raises(LedgerUnavailable, match=f"process {me.pid} on {me.host} has held it"),
+    ):
+        ledger.scheduling_cycle(CLUSTER, holder=me, wait=0.01).__enter__()
+
+
 def test_end_of_a_lost_cycle__does_not_end_its_successors(ledger: Ledger, clock: Clock, me: Holder) -> None:
     slow = ledger.scheduling_cycle(CLUSTER, holder=me, wait=0)
     slow.__enter__()

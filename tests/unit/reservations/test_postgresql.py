@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -14,10 +15,11 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.parse import quote
 
 import psycopg
 import pytest
-from support.ledgers import CLUSTER
+from support.ledgers import CLUSTER, reservation
 from support.waiting import PATIENCE
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors import (
@@ -26,7 +28,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
     LedgerIncompatible,
     LedgerUnavailable,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Holder, open_ledger
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Durations, Holder, open_ledger
 
 SECRET = "hunter2"
 
@@ -59,6 +61,71 @@ def over_tcp(url: str) -> Iterator[str]:
         thread.start()
         yield f"postgresql://{parameters['user']}@127.0.0.1:{listener.getsockname()[1]}/{parameters['dbname']}"
         thread.join()
+
+
+@contextmanager
+def losing_an_answer(url: str, to: bytes) -> Iterator[str]:
+    """Relay TCP connections to the server, one after the other, and yield the URL for them. The first one ends when the
+    server has answered a request that contains to; the client does not get that answer.
+    """
+    parameters = psycopg.conninfo.conninfo_to_dict(url)
+    ready = b"Z\0\0\0\5I"
+
+    def relay(client: socket.socket, server: socket.socket, *, losing: bool) -> None:
+        lost = b""
+        while not lost.endswith(ready):
+            for source in select.select([client, server], [], [])[0]:
+                data = source.recv(65536)
+                if not data:
+                    return
+                if source is client:
+                    server.sendall(data)
+                    lost = lost or to * (losing and to in data)
+                elif lost:
+                    lost += data
+                else:
+                    client.sendall(data)
+
+    def relay_all(listener: socket.socket) -> None:
+        for number in range(2):
+            with listener.accept()[0] as client, socket.socket(socket.AF_UNIX) as server:
+                server.connect(f"{parameters['host']}/.s.PGSQL.5432")
+                relay(client, server, losing=number == 0)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=relay_all, args=(listener,))
+        thread.start()
+        place = f"{parameters['user']}@127.0.0.1:{listener.getsockname()[1]}/{parameters['dbname']}"
+        yield f"postgresql://{place}?options={quote(str(parameters['options']), safe='')}"
+        thread.join()
+
+
+def test_lease_of_which_the_answer_was_lost__is_ours_and_nobodys_else(empty_postgres: str) -> None:
+    others = Durations(lease=600)
+    with (
+        losing_an_answer(empty_postgres, b"INTO qemu_scheduler_leases") as url,
+        open_ledger(url, durations=others) as ledger,
+        open_ledger(empty_postgres, durations=others) as other,
+    ):
+        with ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=60) as cycle:
+            for _number in range(2):
+                with pytest.raises(LedgerUnavailable, match=r"has held it for .* 0 more were waiting"):
+                    other.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0).__enter__()
+            cycle.reserve([reservation(100)])
+        with other.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0) as cycle:
+            assert [found.vmid for found in cycle.reservations()] == [100]
+
+
+def test_who_gives_up__does_not_keep_a_lease_of_which_the_answer_was_lost(empty_postgres: str) -> None:
+    others = Durations(lease=600)
+    with (
+        losing_an_answer(empty_postgres, b"INTO qemu_scheduler_leases") as url,
+        open_ledger(url, durations=others) as ledger,
+        open_ledger(empty_postgres, durations=others) as other,
+    ):
+        with pytest.raises(LedgerUnavailable, match="Waited 0 s"):
+            ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0).__enter__()
+        other.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0).__enter__()
 
 
 @pytest.mark.parametrize(

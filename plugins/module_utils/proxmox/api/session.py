@@ -96,11 +96,18 @@ class Session:
 
     def server_time(self) -> float | None:
         """Return the server's time (seconds since the epoch) at its latest answer; None if no answer had one."""
-        return _time_of(self._date)
+        try:
+            return email.utils.parsedate_to_datetime(self._date or "").timestamp()
+        except (ValueError, OverflowError):
+            return None
 
     def answer_time(self) -> float | None:
         """Return the server's time at its latest answer to this thread; None if that had none."""
-        return _time_of(getattr(self._of_thread, "date", None))
+        date = getattr(self._of_thread, "date", None)
+        try:
+            return email.utils.parsedate_to_datetime(date or "").timestamp()
+        except (ValueError, OverflowError):
+            return None
 
     def get(self, path: str, params: Mapping[str, t.Any] | None = None, /, **more: t.Any) -> t.Any:
         """Read path. Repeated when the connection broke or the node did not answer."""
@@ -150,13 +157,6 @@ class Session:
                 if self.authentication is used:
                     self.authentication = self.log_in()
             renewed = True
-
-
-def _time_of(date: str | None) -> float | None:
-    try:
-        return email.utils.parsedate_to_datetime(date or "").timestamp()
-    except (ValueError, OverflowError):
-        return None
 
 
 def _ticket(api: Hosts, user: str, sent: Mapping[str, str]) -> Mapping[str, t.Any]:
