@@ -122,7 +122,8 @@ class Placer:
                 for wave in self._wave_by_wave(placement) if clones else [placement.new]:
                     if not wave:
                         continue
-                    # Runs that find all VMs as they should be place none.
+                    # Runs that find all VMs as they should be place none, and most runs are such. Others compile this
+                    # under the lease where the module is not in the worker process (5 ms).
                     from ..engine.batch import place_batch
 
                     requests, present = self.complete_requests(placement, wave), self.requests_for_existing(placement)
