@@ -198,6 +198,22 @@ def test_guests_that_are_not_moved__are_those_that_the_task_names(start: Start) 
     assert refused["msg"].startswith("guests[0]: is empty and would concern all guests, expected one or more of vmid")
 
 
+def test_guest_that_others_have_just_moved__does_not_refuse_the_tour(start: Start) -> None:
+    """The list of the cluster shows it on its old node, of which its config has left."""
+    cluster, controller = start()
+    gone = "Configuration file 'nodes/pve1/qemu-server/101.conf' does not exist"
+    cluster.fault(method="GET", path="/pve1/qemu/101/migrate$", status=500, message=gone, count=1)
+
+    result = tour(
+        controller, guests=[{"status": "stopped", "action": "stay"}, {"immovable": True, "action": "shut_down"}]
+    )
+
+    step = next(step for step in result["tour"]["steps"] if step["node"] == "pve1")
+    assert result["refused"] == []
+    assert 101 in {move["vmid"] for move in step["moves"]}
+    assert step["shut_down"] == []
+
+
 def test_settings__are_recorded_before_they_are_made_and_taken_back(start: Start) -> None:
     cluster, controller = start(**CEPH, options={"crs": {"ha": "static", "ha-auto-rebalance": 1}})
     cluster.set_guest(101, config={"startup": "order=1"})

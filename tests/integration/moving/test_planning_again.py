@@ -27,6 +27,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.mo
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.plan_run import PlanRun
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.moves.sight import (
     MOVED_BY_OTHERS,
+    Look,
     Sight,
     live_look,
 )
@@ -34,6 +35,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.plugin_utils.pages.moves
 
 from .conftest import NODES, on
 
+PAIR = {"rule": "pair", "type": "resource-affinity", "affinity": "positive", "resources": "vm:101,vm:102"}
 OPTIONS = MoveOptions(Permitted(), Bounds(), Caps(), timeout=30, bwlimit=None, replan=True, apply=None, plan_file=None)
 
 
@@ -67,24 +69,21 @@ def test_plan_run__moves_a_guest_whose_move_by_others_ends_between_two_looks(
     assert not on(cluster, "pve2")
 
 
+def looks_with_it_on_pve3_at_first(look: Look, vmid: int) -> Iterator[Sight]:
+    first = look()
+    guests = tuple(replace(g, node="pve3") if g.vmid == vmid else g for g in first.state.guests.values())
+    yield replace(first, state=ClusterState(replace(first.state.snapshot, guests=guests)))
+    while True:
+        yield look()
+
+
 @pytest.mark.parametrize("locked", [False, True])
 def test_plan_run__does_not_keep_a_guest_that_others_have_just_moved(
     cluster: SimulatedCluster, access: Access, locked: bool
 ) -> None:
     """The list shows it on pve3, and on pve2 a moment later; or its config has the lock of a move that ends then."""
     look = live_look(access, lambda snapshot: Goals(drain=frozenset({"pve2" if locked else "pve3"})))
-
-    def looks() -> Iterator[Sight]:
-        first = look()
-        guests = tuple(
-            guest if locked or guest.vmid != 201 else replace(guest, node="pve3")
-            for guest in first.state.guests.values()
-        )
-        yield replace(first, state=ClusterState(replace(first.state.snapshot, guests=guests)))
-        while True:
-            yield look()
-
-    seen = looks()
+    seen = looks_with_it_on_pve3_at_first(look, 0 if locked else 201)
     cluster.set_guest(201, config={"lock": "migrate" if locked else None})
     run = PlanRun(access, {"balanced": profile()}, "balanced", OPTIONS, lambda: next(seen))
     stuck = [guest.why for guest in run.prepare().plan.stuck]
@@ -94,6 +93,22 @@ def test_plan_run__does_not_keep_a_guest_that_others_have_just_moved(
     assert stuck == (["it is locked (migrate)"] if locked else [])
     assert not outcome.staying
     assert (len(outcome.moved), on(cluster, "pve2")) == ((1, set()) if locked else (0, {201}))
+
+
+def test_plan_run__does_not_keep_a_guest_that_moves_only_with_one_that_others_have_just_moved(
+    cluster: SimulatedCluster, access: Access
+) -> None:
+    for vmid in (101, 102):
+        access.writer().post("/cluster/ha/resources", sid=f"vm:{vmid}")
+    access.writer().post("/cluster/ha/rules", **PAIR)
+    cluster.advance(30)
+    seen = looks_with_it_on_pve3_at_first(live_look(access, lambda snapshot: Goals(drain=frozenset({"pve1"}))), 102)
+    run = PlanRun(access, {"balanced": profile()}, "balanced", OPTIONS, lambda: next(seen))
+
+    plan = run.prepare().plan
+
+    assert not {guest.vmid: guest.why for guest in plan.stuck if guest.vmid in (101, 102)}
+    assert {101, 102} in [set(move.vmids) for move in plan.moves]
 
 
 @both_versions

@@ -20,7 +20,7 @@ from ...files import write_json
 from ...model import Guest, Identity, Snapshot
 from ...plans import Goals, Mobility, Move, NodeCourse, Stuck
 from ...proxmox.moves.drain_marks import DrainMarks
-from ...proxmox.moves.mobility import PASSING
+from ...proxmox.moves.mobility import GONE, PASSING
 from ...proxmox.moves.mobility_ha import Surroundings
 from ...proxmox.moves.mobility_rules import presume, stuck
 from ...proxmox.tasks import Poller, stopping_guests
@@ -31,7 +31,7 @@ from ..moves.move_options import MoveOptions
 from ..moves.planning import GUESSES, Planning
 from ..moves.premises import GuestPremise, Premises
 from ..moves.results import failure_with
-from ..moves.sight import MOVED_BY_OTHERS, Sight, live_look, read_busy_guests
+from ..moves.sight import LOOKS, MOVED_BY_OTHERS, Sight, live_look, read_busy_guests
 from ..options.plugin_config import profiles_of
 from ..options.rules import facts_of
 from .obstacles import Obstacle, right_obstacles
@@ -56,14 +56,16 @@ def plan_maintenance(params: Mapping[str, t.Any], *, check_mode: bool, warn: Cal
     try:
         survey = read_survey(access, params["name"], options)
         require_sight(access.writer(), survey.due, guests=not params["allow_hidden"], marks=True)
-        sight = _look(access, survey, 0.0 if check_mode else moves.timeout)
-        if params["move_pinned"]:
-            guests = tuple(without_pin(guest, survey.due) for guest in sight.state.guests.values())
-            sight = replace(sight, state=ClusterState(replace(sight.state.snapshot, guests=guests)))
-        goals = _goals_of(access, sight, survey, options)
         planning = Planning(access, profiles, default, moves)
         planner = _TourPlanner(planning, profiles, default, moves, options.ha_maintenance)
-        tour, mobility = planner.plan(sight, goals)
+        for _attempt in range(LOOKS):
+            sight = _look(access, survey, 0.0 if check_mode else moves.timeout)
+            if params["move_pinned"]:
+                guests = tuple(without_pin(guest, survey.due) for guest in sight.state.guests.values())
+                sight = replace(sight, state=ClusterState(replace(sight.state.snapshot, guests=guests)))
+            tour, mobility = planner.plan(sight, _goals_of(access, sight, survey, options))
+            if not any(each.stuck[0].startswith(GONE) for each in mobility.values()):
+                break
         shut_down = {vmid for step in tour.steps for vmid in step.shut_down}
         survey.obstacles += right_obstacles(
             access.writer().get("/access/permissions"),

@@ -24,7 +24,7 @@ from ...model import Identity
 from ...plans import Goals, Plan
 from ...proxmox.api.reader import Reader, in_parallel
 from ...proxmox.identity import prove
-from ...proxmox.moves.mobility import GONE, PASSING
+from ...proxmox.moves.mobility import GONE
 from ...proxmox.moves.mover import Mover
 from ...proxmox.tasks import Poller, TaskFollower
 from ..access import Access
@@ -35,16 +35,13 @@ from .plan_document import document_of, read_plan
 from .planning import Objection, Planning, no_objection
 from .premises import Premises, changes_since, rest_of
 from .results import MovesOutcome
-from .sight import MOVED_BY_OTHERS, Look, Sight, View, as_it_is, read_busy_guests
+from .sight import LOOKS, MOVED_BY_OTHERS, Look, Sight, View, as_it_is, read_busy_guests
 
 ROUNDS = 20
 """How many plans in a row may fail to reduce the number of remaining moves."""
 
 FRUITLESS = 3
 """How many rounds in a row may begin no move because the cluster keeps changing."""
-
-LOOKS = 3
-"""How often a run plans again before it carries anything out, if guests leave their nodes meanwhile."""
 
 SETTLING = 2.0
 """Seconds to wait before planning again after the cluster has changed."""
@@ -115,7 +112,7 @@ class PlanRun:
         for _look in range(LOOKS):
             sight = self._read_sight()
             plan = self._planning.plan(sight, prove=self._options.prove)
-            if not any(guest.why.startswith(GONE) for guest in plan.stuck):
+            if not any(why.startswith(GONE) for why in self._planning.passing.values()):
                 break
         premises = Premises.of(plan, sight.state.snapshot)
         if self._options.plan_file is not None:
@@ -231,15 +228,15 @@ class PlanRun:
         awaited = set(self._coming)
         if staying - self._planning.held or staying & busy.keys():
             awaited |= {vmid for vmid, why in busy.items() if why == MOVED_BY_OTHERS or vmid in staying}
-        return self._wait_until_done(awaited & busy.keys()) or self._is_outdated(plan)
+        return self._wait_until_done(awaited & busy.keys()) or self._is_outdated()
 
-    def _is_outdated(self, plan: Plan) -> bool:
+    def _is_outdated(self) -> bool:
         """Whether a guest that others kept from being moved has left its node, or is not locked any more. One request
         if there is such a guest.
         """
-        doubtful = [guest for guest in plan.stuck if guest.why.startswith(PASSING)]
+        doubtful = self._planning.passing
         now = {(guest.vmid, guest.node): guest.lock for guest in self._access.glance().guests} if doubtful else {}
-        return any(not now.get((guest.vmid, guest.node)) for guest in doubtful)
+        return any(not now.get(place) for place in doubtful)
 
     def _wait_until_done(self, vmids: Collection[int]) -> bool:
         """Wait until others are done with these guests. Returns whether there are any, and they were in time."""

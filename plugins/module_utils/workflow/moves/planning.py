@@ -16,7 +16,7 @@ from ...engine.planner.planner import make_plan
 from ...engine.profiles import Profile
 from ...model import Identity
 from ...plans import Bounds, Goals, Mobility, Move, Plan
-from ...proxmox.moves.mobility import read_mobility
+from ...proxmox.moves.mobility import PASSING, read_mobility
 from ...proxmox.moves.mobility_ha import Surroundings
 from ...proxmox.moves.mobility_rules import presume, stuck
 from ...proxmox.moves.recent import recently_moved
@@ -52,6 +52,8 @@ class Planning:
     Attributes:
         suitability: what is known of the nodes because of the guests that move.
         held: the guests that could not be moved at all in the latest plan, for a reason of their own.
+        passing: those of them whose reason may be over a moment later, each by VMID and node, with the reason. Others
+            may stay because of them: those that move only with them, or would have their room.
         identities: the guests whose configs were read, by VMID, each as it was found last.
         storages: the storages of their local disks, by VMID and slot.
     """
@@ -75,6 +77,7 @@ class Planning:
         self._metering = Metering(access.statistics)
         self._failures: dict[int, dict[str, str]] = {}
         self.held: frozenset[int] = frozenset()
+        self.passing: dict[tuple[int, str], str] = {}
         self.identities: dict[int, Identity] = {}
         self.storages: dict[int, dict[str, str]] = {}
 
@@ -118,10 +121,12 @@ class Planning:
                 break
             known |= self.mobility(state, unread)
         else:
-            mobility = known | self.mobility(state, guesses.keys() - known.keys())
+            mobility = known = known | self.mobility(state, guesses.keys() - known.keys())
             state = self.suitability.with_demands(state, mobility)
             plan = self._make(state, goals, mobility, bounds)
         self.held = frozenset(vmid for vmid, each in mobility.items() if each.stuck[0]) - busy.keys()
+        reasons = ((vmid, each.stuck[0]) for vmid, each in known.items())
+        self.passing = {(vmid, state.guests[vmid].node): why for vmid, why in reasons if why.startswith(PASSING)}
         plan = plan.restrict_to({vmid: each.identity for vmid, each in mobility.items() if each.identity is not None})
         return add_proof(plan, state, self._profiles, goals, mobility, self._default) if prove else plan
 

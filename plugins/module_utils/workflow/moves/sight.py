@@ -23,6 +23,9 @@ from ..access import Access
 from ..counting import Counted, cluster_state, count_reservations, with_moves
 from .ha_cautions import ha_cautions
 
+LOOKS = 3
+"""How often a run plans again before it carries anything out, if guests leave their nodes meanwhile."""
+
 View = Callable[[Snapshot], Snapshot]
 
 
