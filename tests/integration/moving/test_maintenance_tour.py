@@ -214,6 +214,21 @@ def test_guest_that_others_have_just_moved__does_not_refuse_the_tour(start: Star
     assert step["shut_down"] == []
 
 
+def test_guest_that_moves_only_with_a_locked_one__is_not_shut_down_for_that(start: Start) -> None:
+    """The lock ends, and the HA manager brings both to one node then."""
+    pair = {"rule": "pair", "type": "resource-affinity", "affinity": "positive", "resources": "vm:101,vm:201"}
+    ha = {"resources": [{"sid": "vm:101", "state": "started"}, {"sid": "vm:201", "state": "started"}], "rules": [pair]}
+    guests = [
+        {**each, "config": {"lock": "backup"}} if each["vmid"] == 201 else each for each in description()["guests"]
+    ]
+    cluster, controller = start(ha=ha, guests=guests)
+
+    cluster.advance(60)
+    result = tour(controller, name=["pve1"], guests=[{"immovable": True, "action": "shut_down"}])
+
+    assert [each["why"] for each in result["refused"]] == ["vm101 (101): it moves only with 201: it is locked (backup)"]
+
+
 def test_settings__are_recorded_before_they_are_made_and_taken_back(start: Start) -> None:
     cluster, controller = start(**CEPH, options={"crs": {"ha": "static", "ha-auto-rebalance": 1}})
     cluster.set_guest(101, config={"startup": "order=1"})

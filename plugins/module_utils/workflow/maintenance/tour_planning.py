@@ -168,6 +168,7 @@ class _TourPlanner:
         known = {**self._mobility(state, goals, concerned), **busy}
         # What holds these guests ends soon, or would refuse to shut them down as well.
         passing = busy.keys() | {vmid for vmid, each in known.items() if each.stuck[0].startswith(PASSING)}
+        passing |= {vmid for vmid, each in known.items() if not each.together.isdisjoint(passing)}
         goals = replace(goals, if_stuck={v: what for v, what in goals.if_stuck.items() if v not in passing})
         guesses: dict[int, Mobility] = {}
         for seen, vmids in self._views(state, goals, {guest.vmid for guest in state.guests.values() if guest.vmid > 0}):
