@@ -16,7 +16,7 @@ import pytest
 
 FOUND = (
     276, 578091972, 101152, 501965, 503818, 508088, 810291, 910009, 960653, 967725, 1105710, 1108874, 1200850, 1207532,
-    600733, 802866, 852828, 901860, 1102789, 1104955, 525866830,
+    600733, 802866, 852828, 901860, 1102789, 1104955, 525866830, 1602775,
 )  # fmt: skip
 """Seeds that found a move without a reservation, a move that ended between two looks, a VM that was placed where a
 guest of its HA rule was going, a process that was interrupted twice, although modules ignore the second signal,
@@ -27,8 +27,9 @@ outlived its guest, a VM that joined HA in place of one that had its VMID before
 between the plan and its move, a guest that joined HA on its way to a node that its rule forbids, a VM that was moved
 and destroyed between its creation and its start, a VMID that a run had decided on and another one took, a guest
 that moved before the list had its name, to where another one came that its rule keeps apart, a VM of a tenant
-that had the VMID and name of a clone of which only the task was known, and a reservation that its holder, who had been
-paused, renewed while another run that had read it as expired was deciding.
+that had the VMID and name of a clone of which only the task was known, a reservation that its holder, who had been
+paused, renewed while another run that had read it as expired was deciding, and a new VM that was moved away, restored
+and moved back while the tasks of all nodes were read.
 """
 
 CHECKOUT = Path(__file__).resolve().parents[2]

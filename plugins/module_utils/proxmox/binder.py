@@ -43,7 +43,7 @@ from .making import (
 from .options.drives import drive_size
 from .options.values import format_size
 from .outcomes import allocations, is_busy, is_tag_refusal, is_vmid_taken, is_worker_failure
-from .tasks import BUSY_PAUSE, SENDINGS, TaskFollower, TaskResult, ask_if_destroyed_since
+from .tasks import BUSY_PAUSE, SENDINGS, Fate, TaskFollower, TaskResult, ask_fate_since
 from .unfinished import Unfinished, read_mark
 from .writes import GuestWriter
 
@@ -362,9 +362,11 @@ class Binder:
             raise GuestVanished(f"VM {making.vmid} is no longer on node {making.node}, where it was made")
         is_other = bool(making.name) and config.get("name") != making.name
         is_other = is_other or (ending.marked and read_mark(config) is None)
-        if is_other or ask_if_destroyed_since(self._session, making.node, making.vmid, made.upid, making.since):
+        fate = ask_fate_since(self._session, making.node, making.vmid, made.upid, making.since)
+        if is_other or fate is Fate.DESTROYED:
             raise VMIDTaken(f"VMID {making.vmid} is taken by another guest on node {making.node}", making.vmid)
-        guest = self._leftovers.writer_of(making.node, making.vmid, config)
+        # The lists of all nodes take long enough for a VM that was moved to be destroyed where it was just not seen.
+        guest = self._leftovers.writer_of(making.node, making.vmid, config, is_fresh=fate is Fate.KEPT)
         making.note(identity=guest.identity)
         return guest, config
 

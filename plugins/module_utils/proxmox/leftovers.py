@@ -138,9 +138,9 @@ class Leftovers:
                 return
             raise Ended(LeftBehind(making.vmid, making.node, error, second.message)) from error
 
-    def writer_of(self, node: str, vmid: int, config: Mapping[str, t.Any]) -> GuestWriter:
-        """Return the writer to the VM whose config was read right now."""
-        return self.lifecycle.writer(vmid, identity_of(config, node), digest=config.get("digest"), is_fresh=True)
+    def writer_of(self, node: str, vmid: int, config: Mapping[str, t.Any], *, is_fresh: bool = True) -> GuestWriter:
+        """Return the writer to the VM that config shows. C(is_fresh): it was read right now."""
+        return self.lifecycle.writer(vmid, identity_of(config, node), digest=config.get("digest"), is_fresh=is_fresh)
 
 
 def _is_stub(config: Mapping[str, t.Any]) -> bool:

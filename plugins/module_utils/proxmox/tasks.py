@@ -13,6 +13,7 @@ import time
 import typing as t
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 
 from ..engine.texts import whole_number
 from ..errors import (
@@ -132,9 +133,17 @@ def task_rows(reader: Reader, node: str, about: int | str) -> list[Mapping[str, 
     return rows
 
 
-def ask_if_destroyed_since(reader: Reader, node: str, vmid: int, made: str, since: float | None) -> bool:
-    """Whether the VM that a task made was destroyed since, on node or where it was moved from there, so that another
-    one has its VMID if any has.
+class Fate(Enum):
+    """What has happened to a VM since it was made."""
+
+    KEPT = "it is where it was made"
+    MOVED = "it was moved, and may have returned"
+    DESTROYED = "it was destroyed"
+
+
+def ask_fate_since(reader: Reader, node: str, vmid: int, made: str, since: float | None) -> Fate:
+    """Return what has happened to the VM that a task made, on node or where it was moved from there. If it was
+    destroyed, another one has its VMID if any has.
 
     made is the UPID of the task that made it; if that is not known, it was requested at since by the server's clock, or
     at any time. Tasks that this user cannot see do not count, nor those that a lock has refused. One request more, and
@@ -150,13 +159,14 @@ def ask_if_destroyed_since(reader: Reader, node: str, vmid: int, made: str, sinc
 
     here = task_rows(reader, node, vmid)
     if has_later(here, _DESTROYING):
-        return True
+        return Fate.DESTROYED
     if not has_later(here, WORKERS):
-        return False
+        return Fate.KEPT
     names = [str(row["node"]) for row in read_rows(reader, "/nodes") or () if row.get("status") == "online"]
     others = [name for name in names if name != node]
     # The VM may have returned, and been destroyed here while the others were read.
-    return any(has_later(task_rows(reader, name, vmid), _DESTROYING) for name in (*others, node))
+    destroyed = any(has_later(task_rows(reader, name, vmid), _DESTROYING) for name in (*others, node))
+    return Fate.DESTROYED if destroyed else Fate.MOVED
 
 
 def migrating_guests(reader: Reader) -> frozenset[int]:

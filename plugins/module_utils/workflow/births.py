@@ -13,7 +13,7 @@ from ..model import Guest, Identity
 from ..proxmox.api.failures import UNREADABLE
 from ..proxmox.api.reader import Reader
 from ..proxmox.identity import Sameness, as_json, compare, guest_label, identity_of
-from ..proxmox.tasks import Upid, ask_if_destroyed_since, task_rows
+from ..proxmox.tasks import Fate, Upid, ask_fate_since, task_rows
 from ..reservations.records import Reservation
 from .options.entries import Entry
 
@@ -139,4 +139,5 @@ def _ask_if_destroyed(reader: Reader, reservation: Reservation, task: Upid) -> b
     moves it to its own.
     """
     nodes = {reservation.node: None, task.node: None}
-    return any(ask_if_destroyed_since(reader, node, reservation.vmid, task.text, None) for node in nodes)
+    fates = (ask_fate_since(reader, node, reservation.vmid, task.text, None) for node in nodes)
+    return any(fate is Fate.DESTROYED for fate in fates)

@@ -551,6 +551,34 @@ def test_guest_that_looks_like_ours__is_not_taken_for_it(cluster, session, binde
     assert (theirs["config"]["memory"], theirs["status"]) == ("64", "stopped")
 
 
+def test_new_vm_that_was_moved__is_proved_once_more_before_its_start(cluster, session, binder, monkeypatch):
+    """Others move it away and back, and replace it right after the tasks of all nodes were read."""
+    wait, get, own_lists = binder._tasks.wait, session.get, []
+
+    def moved(upid: str) -> t.Any:
+        result = wait(upid)
+        monkeypatch.setattr(binder._tasks, "wait", wait)
+        for node, target in (("pve1", "pve2"), ("pve2", "pve1")):
+            wait(session.post(f"/nodes/{node}/qemu/200/migrate", {"target": target}))
+        return result
+
+    def replaced(path: str, *args: t.Any, **params: t.Any) -> t.Any:
+        answer = get(path, *args, **params)
+        if path == "/nodes/pve1/tasks":
+            own_lists.append(path)
+            if len(own_lists) == 2:
+                wait(session.delete("/nodes/pve1/qemu/200"))
+                cluster.add_guest(vmid=200, name="web", node="pve1", memory=64)
+        return answer
+
+    monkeypatch.setattr(binder._tasks, "wait", moved)
+    monkeypatch.setattr(session, "get", replaced)
+    with pytest.raises(VMIDTaken):
+        create(binder, decision(running=True))
+    theirs = cluster.state()["guests"][200]
+    assert (theirs["config"]["memory"], theirs["status"]) == ("64", "stopped")
+
+
 def test_vmid_that_was_in_use_a_moment_before__does_no_harm(cluster, session, binder):
     create(binder)
     binder._tasks.wait(session.delete("/nodes/pve1/qemu/200"))

@@ -21,10 +21,11 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
 )
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.failures import NodeUnreachable
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import (
+    Fate,
     Poller,
     TaskFollower,
     Upid,
-    ask_if_destroyed_since,
+    ask_fate_since,
 )
 
 UPID = "UPID:pve2:00000650:0005621F:6B0150A8:qmcreate:400:op@pve!tok:"
@@ -256,11 +257,13 @@ def test_removal_that_a_lock_refused__has_destroyed_nothing(made: str, status: s
 def _is_destroyed(made: str, destroyed: str, since: float | None, status: str | None = None) -> bool:
     removal = {"type": "qmdestroy", "upid": f"UPID:{destroyed}:qmdestroy:400:op@pve:", "status": status}
     rows = [removal, {"type": "qmcreate", "upid": ""}]
-    return ask_if_destroyed_since(World(rows), "pve2", 400, made and f"UPID:{made}:qmcreate:400:op@pve!tok:", since)
+    fate = ask_fate_since(World(rows), "pve2", 400, made and f"UPID:{made}:qmcreate:400:op@pve!tok:", since)
+    assert fate in {Fate.KEPT, Fate.DESTROYED}
+    return fate is Fate.DESTROYED
 
 
-@pytest.mark.parametrize(("where", "expected"), [("pve1", True), ("nowhere", False)])
-def test_vm_that_was_moved__is_looked_for_on_all_nodes(where: str, expected: bool) -> None:
+@pytest.mark.parametrize(("where", "expected"), [("pve1", Fate.DESTROYED), ("nowhere", Fate.MOVED)])
+def test_vm_that_was_moved__is_looked_for_on_all_nodes(where: str, expected: Fate) -> None:
     made = "UPID:pve2:00000650:00000100:6B0150A8:qmcreate:400:op@pve:"
     moved = [{"type": "qmigrate", "upid": "UPID:pve2:00000651:00000101:6B0150A8:qmigrate:400:op@pve:"}]
     nodes = [
@@ -269,10 +272,10 @@ def test_vm_that_was_moved__is_looked_for_on_all_nodes(where: str, expected: boo
         {"node": "pve3", "status": "offline"},
     ]
     destroyed = [{"type": "qmdestroy", "upid": f"UPID:{where}:00000652:00000102:6B0150B8:qmdestroy:400:op@pve:"}]
-    world = World(moved, nodes, destroyed if expected else [], moved)
+    world = World(moved, nodes, destroyed if where == "pve1" else [], moved)
 
-    assert ask_if_destroyed_since(world, "pve2", 400, made, None) is expected
-    again = [] if expected else ["/nodes/pve2/tasks"]
+    assert ask_fate_since(world, "pve2", 400, made, None) is expected
+    again = ["/nodes/pve2/tasks"] if expected is Fate.MOVED else []
     assert world.calls == ["/nodes/pve2/tasks", "/nodes", "/nodes/pve1/tasks", *again]
 
 
@@ -282,4 +285,4 @@ def test_vm_that_returns_and_is_destroyed_meanwhile__is_noticed() -> None:
     destroyed = [{"type": "qmdestroy", "upid": "UPID:pve2:00000652:00000102:6B0150B8:qmdestroy:400:op@pve:"}]
     nodes = [{"node": "pve1", "status": "online"}, {"node": "pve2", "status": "online"}]
 
-    assert ask_if_destroyed_since(World(moved, nodes, [], destroyed), "pve2", 400, made, None)
+    assert ask_fate_since(World(moved, nodes, [], destroyed), "pve2", 400, made, None) is Fate.DESTROYED
