@@ -38,9 +38,9 @@ def measure(quick: bool) -> Section:
             "request reads those.",
             "Not reached: 4 requests at first contact, without network cards. The fifth finds out which cluster "
             "answers, before anything is reserved. Without it, two tasks that reach one cluster by two addresses would "
-            "each give away its last room. If clusters were told apart by their names, creating a VM on another "
-            "cluster with the same names would end reservations of this one. If they were told apart by "
-            "certificate, a node that still has a certificate of an old CA would count as another cluster.",
+            "each give away its last room. If names identified a cluster, creating a VM on another "
+            "cluster with the same names would end reservations of this one. If certificates identified it, "
+            "a node that still has a certificate of an old CA would count as another cluster.",
             "Polls ask Proxmox how the task is getting on; the peer asks once a second.",
         ],
     )

@@ -39,7 +39,7 @@ that time makes the pace that they see.
 """
 
 # Fractions of the lease's duration. A waiting process that does not renew its ticket within the first one is skipped
-# until it does. Whoever has waited for the second one while it took the lease prolongs it at once.
+# until it does. A process that takes the lease later than the second one after its look prolongs it at once.
 _TICKET_DURATION = 1 / 3
 _LATE = 1 / 3
 _TICKET_RENEWAL = 1 / 10
