@@ -28,7 +28,12 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
     LedgerIncompatible,
     LedgerUnavailable,
 )
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import Durations, Holder, open_ledger
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.reservations import (
+    Durations,
+    Holder,
+    Ledger,
+    open_ledger,
+)
 
 SECRET = "hunter2"
 
@@ -100,32 +105,37 @@ def losing_an_answer(url: str, to: bytes) -> Iterator[str]:
         thread.join()
 
 
-def test_lease_of_which_the_answer_was_lost__is_ours_and_nobodys_else(empty_postgres: str) -> None:
-    others = Durations(lease=600)
+@pytest.fixture
+def ledger(empty_postgres: str) -> Iterator[Ledger]:
+    """A ledger with a long lease, that does not get the answer when it takes the lease for the first time."""
     with (
         losing_an_answer(empty_postgres, b"INTO qemu_scheduler_leases") as url,
-        open_ledger(url, durations=others) as ledger,
-        open_ledger(empty_postgres, durations=others) as other,
+        open_ledger(url, durations=Durations(lease=600)) as opened,
     ):
-        with ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=60) as cycle:
-            for _number in range(2):
-                with pytest.raises(LedgerUnavailable, match=r"has held it for .* 0 more were waiting"):
-                    other.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0).__enter__()
-            cycle.reserve([reservation(100)])
-        with other.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0) as cycle:
-            assert [found.vmid for found in cycle.reservations()] == [100]
+        yield opened
 
 
-def test_who_gives_up__does_not_keep_a_lease_of_which_the_answer_was_lost(empty_postgres: str) -> None:
-    others = Durations(lease=600)
-    with (
-        losing_an_answer(empty_postgres, b"INTO qemu_scheduler_leases") as url,
-        open_ledger(url, durations=others) as ledger,
-        open_ledger(empty_postgres, durations=others) as other,
-    ):
-        with pytest.raises(LedgerUnavailable, match="Waited 0 s"):
-            ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0).__enter__()
-        other.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0).__enter__()
+@pytest.fixture
+def other(empty_postgres: str) -> Iterator[Ledger]:
+    """The same ledger as another process has it."""
+    with open_ledger(empty_postgres, durations=Durations(lease=600)) as opened:
+        yield opened
+
+
+def test_lease_of_which_the_answer_was_lost__is_ours_and_nobodys_else(ledger: Ledger, other: Ledger) -> None:
+    with ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=60) as cycle:
+        for _number in range(2):
+            with pytest.raises(LedgerUnavailable, match=r"has held it for .* 0 more were waiting"):
+                other.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0).__enter__()
+        cycle.reserve([reservation(100)])
+    with other.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0) as cycle:
+        assert [found.vmid for found in cycle.reservations()] == [100]
+
+
+def test_who_gives_up__does_not_keep_a_lease_of_which_the_answer_was_lost(ledger: Ledger, other: Ledger) -> None:
+    with pytest.raises(LedgerUnavailable, match="Waited 0 s"):
+        ledger.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0).__enter__()
+    other.scheduling_cycle(CLUSTER, holder=Holder.new(), wait=0).__enter__()
 
 
 @pytest.mark.parametrize(
