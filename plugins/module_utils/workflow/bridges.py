@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import groupby
 
 from ..engine.plugins.nodes import missing_bridge
 from ..engine.scheduling_cycle import Scheduler
@@ -42,7 +43,10 @@ def with_bridges_of_eligible(access: Access, scheduler: Scheduler, requests: Ite
     If a VM finds its bridges on none of these, the other nodes are read as well, to tell which bridges there are.
     """
     online = {info.name: info.node for info in scheduler.cluster.nodes if info.node.online}
-    for request in _of_each_kind(each for each in requests if each.bridges):
+    with_cards = (each for each in requests if each.bridges)
+    # Those of a count differ in nothing but the name.
+    for _kind, same in groupby(with_cards, lambda each: replace(each, name="")):
+        request = next(same)
         refusals = scheduler.refusals(request, math.inf)
         for_good = {name for name, refused in refusals.items() if not all(each.resolvable for each in refused.values())}
         eligible = [node for name, node in online.items() if name not in for_good]
@@ -51,12 +55,3 @@ def with_bridges_of_eligible(access: Access, scheduler: Scheduler, requests: Ite
         if known and all(missing_bridge(request.bridges, node) for node in known):
             access.bridges.read(online.values())
     return access.bridges.add_to(scheduler.cluster.snapshot.nodes, set(), of_all=False)
-
-
-def _of_each_kind(requests: Iterable[Request]) -> Iterator[Request]:
-    """Yield the requests without those that differ from the one before in nothing but the name, as with a count."""
-    before = None
-    for request in requests:
-        if before is None or request != replace(before, name=request.name):
-            before = request
-            yield request

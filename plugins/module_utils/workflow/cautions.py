@@ -15,8 +15,7 @@ from ..engine.selectors import selects, selects_request
 from ..model import Decision, Guest, Request, Selector
 from ..proxmox.options.contradictions import config_with
 from ..proxmox.options.drives import Drive, owner_of
-from ..proxmox.options.kinds import NET
-from ..proxmox.options.request import device_cautions, ha_cautions, option_cautions
+from ..proxmox.options.request import cards_in, device_cautions, ha_cautions, option_cautions
 from .job import Job, State
 from .options.entries import Entry
 from .placement import Placement
@@ -40,12 +39,14 @@ def note_cautions(
         idle = IdleSelectors(placement.before.guests, requests)
         for job in ruled:
             job.warn(*idle.cautions(job.entry.request))
-    cards = Counter(place for request in requests for _option, place in _cards(request))
+    cards = Counter(tuple(map(card.get, _PLACE)) for request in requests for _option, card in cards_in(request.options))
     for job in jobs:
         if job.state is not State.DECIDED or job.decision is None:
             continue
         request = job.decision.request
-        job.warn(*(_SAME_CARD.format(option, place[0]) for option, place in _cards(request) if cards[place] > 1))
+        for option, card in cards_in(request.options):
+            if "macaddr" in card and cards[tuple(map(card.get, _PLACE))] > 1:
+                job.warn(_SAME_CARD.format(option, card["macaddr"]))
         for option, value in request.options.items():
             owner = owner_of(value.volume) if isinstance(value, Drive) and value.volume else None
             if owner is not None and any(guest.vmid == owner for guest in placement.before.guests):
@@ -58,12 +59,8 @@ def note_cautions(
         job.warn(*option_cautions(request.options, whole))
 
 
-def _cards(request: Request) -> Iterator[tuple[str, tuple[str | None, ...]]]:
-    """Yield the option of each card with a MAC address that the user chose, and that address, bridge and VLAN."""
-    for option, value in request.options.items():
-        if option.startswith("net") and "macaddr" in (card := NET.read(str(value))):
-            yield option, (card["macaddr"], card.get("bridge"), card.get("tag"))
-
+_PLACE = ("macaddr", "bridge", "tag")
+"""The properties of a network card that no other card may have as well, taken together."""
 
 _SAME_CARD = "{}: another card in this task has the MAC address {} as well, on the same bridge and VLAN"
 

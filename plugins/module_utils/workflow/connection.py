@@ -24,7 +24,7 @@ from ..proxmox.inventory.named import read_rights
 from ..proxmox.inventory.nodes import with_bridges
 from ..proxmox.inventory.rows import Row
 from ..proxmox.inventory.snapshot import read_snapshot
-from ..proxmox.options.kinds import NET
+from ..proxmox.options.request import cards_in
 from ..proxmox.rights import (
     GUESTS,
     START,
@@ -373,8 +373,8 @@ def _missing_of_entry(look: ClusterLook, entry: Entry) -> Iterator[str]:
         names = [guest.name for guest in snapshot.guests if guest.template and guest.name]
         templates = known_names(names, entry.clone.name)
         yield f"clone: no template {entry.clone.called}{entry.clone.place}; known: {templates}"
-    for option, value in entry.request.options.items():
-        bridge = NET.read(str(value)).get("bridge") if option.startswith("net") and option[3:].isdecimal() else None
+    for option, card in cards_in(entry.request.options):
+        bridge = card.get("bridge")
         if bridge is not None and view.bridges and bridge not in view.bridges:
             yield f"{option}: no node has the bridge {bridge!r}; known: {known_names(view.bridges, bridge)}"
     there = {each.name for each in snapshot.storages}

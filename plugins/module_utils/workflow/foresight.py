@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +14,7 @@ from ..errors import CollectionError, InvalidRequest, PermissionDenied
 from ..model import Node, Snapshot
 from ..proxmox.api.reader import Reader, ReadOnce
 from ..proxmox.options.drives import volumes_of
-from ..proxmox.options.kinds import NET
-from ..proxmox.options.request import create_parameters, names_in
+from ..proxmox.options.request import cards_in, create_parameters, names_in
 from .access import Access
 from .job import Job, State
 from .pools import unknown_pool
@@ -95,8 +93,8 @@ class Foresight:
         """Yield the bridges that the parameters name and the node lacks, as sentences."""
         named = {
             option: bridge
-            for option, value in sorted(parameters.items())
-            if re.fullmatch(r"net\d+", option) and (bridge := NET.read(str(value)).get("bridge"))
+            for option, card in cards_in(dict(sorted(parameters.items())))
+            if (bridge := card.get("bridge"))
         }
         bridges = self.access.bridges.read_for([node], set(named.values()))[node.name] if named else None
         for option, bridge in named.items():

@@ -113,6 +113,13 @@ def traits_of(options: Mapping[str, t.Any]) -> Traits:
     }
 
 
+def cards_in(options: Mapping[str, t.Any]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the network cards among options, as (option, properties)."""
+    for option, value in options.items():
+        if re.fullmatch(r"net\d+", option):
+            yield option, NET.read(str(value))
+
+
 def names_in(options: Mapping[str, t.Any]) -> Iterator[tuple[str, str]]:
     """Yield what options name that only some nodes may have, as (kind, name)."""
     for key, value in options.items():
