@@ -142,12 +142,10 @@ def options_of(name: str) -> dict[str, Any]:
 
 
 def returned_schema(docs: Mapping[str, Any]) -> Schema:
-    """The schema of returned values. Each may be null or missing, as the documentation says in words."""
-    return {
-        "type": "object",
-        "properties": {name: _returned(each) for name, each in docs.items()},
-        "additionalProperties": False,
-    }
+    """The schema of returned values. Each may be null or missing, as the documentation says in words. A result may have
+    further keys: a minor release adds some.
+    """
+    return {"type": "object", "properties": {name: _returned(each) for name, each in docs.items()}}
 
 
 def _returned(docs: Mapping[str, Any]) -> Schema:
@@ -161,7 +159,7 @@ def _returned(docs: Mapping[str, Any]) -> Schema:
     if kind == "array":
         schema["items"] = nested or {"type": RETURNED[docs["elements"]]}
     elif nested is not None:
-        schema.update({key: nested[key] for key in ("properties", "additionalProperties")})
+        schema["properties"] = nested["properties"]
     return schema
 
 
@@ -179,8 +177,7 @@ def decision() -> Schema:
 
 def fleet() -> Schema:
     """The result of fleet_info, without what Ansible adds."""
-    schema = returned_schema(returns_of("fleet_info"))
-    return {"title": "result of qemu_scheduler.proxmox.fleet_info", **schema, "additionalProperties": True}
+    return {"title": "result of qemu_scheduler.proxmox.fleet_info", **returned_schema(returns_of("fleet_info"))}
 
 
 # --- plans ---

@@ -10,14 +10,47 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import pytest
 from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller
 from support.pages import CHECKOUT
 
+# What Ansible adds to a result.
+ADDED = {"changed": {}, "failed": {}, "invocation": {}, "warnings": {}, "deprecations": {}}
+
+
+def read_schema(name: str) -> dict[str, Any]:
+    schema: dict[str, Any] = json.loads((CHECKOUT / "docs" / "schemas" / f"{name}.json").read_text(encoding="utf-8"))
+    return schema
+
+
+def closed(schema: Any) -> Any:
+    """A schema that allows no key that it does not name: what a result has is documented."""
+    if isinstance(schema, list):
+        return [closed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    inner = {key: closed(value) for key, value in schema.items()}
+    return {"additionalProperties": False, **inner} if isinstance(schema.get("properties"), dict) else inner
+
 
 def assert_valid(name: str, data: Any) -> None:
-    schema = json.loads((CHECKOUT / "docs" / "schemas" / f"{name}.json").read_text(encoding="utf-8"))
+    schema = closed(read_schema(name))
+    schema["properties"] |= ADDED if name == "fleet" else {}
     assert [f"{e.json_path}: {e.message}" for e in jsonschema.Draft7Validator(schema).iter_errors(data)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "result"),
+    [
+        ("decision", {"node": "pve1", "new": 1, "nodes": [{"node": "pve1", "new": 1}], "runner_up": {"new": 1}}),
+        ("fleet", {"clean": True, "new": 1, "vms": [{"name": "web-1", "new": 1}]}),
+    ],
+)
+def test_schemas_of_results__allow_the_keys_of_a_later_minor_release(name: str, result: dict[str, Any]) -> None:
+    checked = jsonschema.Draft7Validator(read_schema(name))
+    assert checked.is_valid(result)
+    assert not checked.is_valid({**result, next(iter(result)): {}})
 
 
 def test_results_and_plans__are_valid(cluster: SimulatedCluster, controller: Controller, tmp_path: Path) -> None:
