@@ -225,15 +225,22 @@ class Stage:
 
     def lease_lost(self) -> Result:
         ledger = self.folder / "ledger.db"
-        self.cluster.fault(method="GET", path="/cluster/resources$", delay=20)
+        reading = {"method": "GET", "path": "/cluster/resources$", "held": True}
+        self.cluster.fault(**reading)
         slow = self.controller.start("qemu_schedule", name="web-1", reservations=str(ledger))
-        self._until_asked("GET", "/cluster/resources")
-        with closing(sqlite3.connect(ledger, isolation_level=None)) as database:
-            # As if others took the lease every time, since reading takes so long.
-            while slow.is_running:
+        while True:
+            until(lambda: not slow.is_running or self._was_asked("GET", "/cluster/resources"))
+            if not slow.is_running:
+                return slow.result()
+            with closing(sqlite3.connect(ledger, isolation_level=None)) as database:
+                # As if others took the lease every time, since reading takes so long. The run looks at its lease only
+                # once the transaction has ended.
+                database.execute("BEGIN IMMEDIATE")
                 database.execute("UPDATE qemu_scheduler_leases SET token = token + 1, expires = 0")
-                time.sleep(0.1)
-        return slow.result()
+                self.cluster.clear_faults()
+                self.cluster.fault(**reading)
+                self.cluster.reset_requests()
+                database.execute("COMMIT")
 
     def goals_not_reached(self) -> Result:
         return self.controller.run("node_drain", name=["pve1"], local_disks=False)
@@ -283,7 +290,10 @@ class Stage:
         return self.run()
 
     def _until_asked(self, method: str, end: str) -> None:
-        until(lambda: any(r["method"] == method and r["path"].endswith(end) for r in self.cluster.requests()))
+        until(lambda: self._was_asked(method, end))
+
+    def _was_asked(self, method: str, end: str) -> bool:
+        return any(r["method"] == method and r["path"].endswith(end) for r in self.cluster.requests())
 
 
 PROVOCATIONS: dict[str, Callable[[Stage], Result]] = {

@@ -194,9 +194,14 @@ def test_gates__hold_a_vm_back_until_they_are_opened(controller: Controller) -> 
 def test_delay__holds_a_vm_back_until_its_time_has_come(controller: Controller) -> None:
     failed = controller.fail("NoNodesAvailable", name="late", context={"delay": "60"})
     assert "the delay of 60 s" in failed["msg"]
-    result = controller.schedule(name="late", context={"delay": "5"}, wait_for_capacity=600)
-    assert result["vms"][0]["waited"] > 0
-    assert result["vms"][0]["attempts"] == 2
+    for delay in (5, 20, 80):
+        # A busy machine may need more than a short delay until it decides.
+        name = f"late-{delay}"
+        (vm,) = controller.schedule(name=name, context={"delay": str(delay)}, wait_for_capacity=600)["vms"]
+        if vm["attempts"] > 1:
+            break
+    assert vm["attempts"] == 2
+    assert vm["waited"] > 0
 
 
 def test_group__is_placed_whole_or_not_at_all(
