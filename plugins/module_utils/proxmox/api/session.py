@@ -174,7 +174,9 @@ def _data(answer: Answer, method: str, path: str, sent: Mapping[str, t.Any], whe
     if answer.status >= 400:
         failure = failure_of_answer(method, path, answer.status, answer.reason, body, sent)
         if answer.status == 401:
-            raise AuthenticationFailed(f"{where} refused {user}: {failure.message}", **failure.details)
+            options = "api_token_id and api_token_secret" if "!" in user else "api_user, its realm, and api_password"
+            message = f"{where} refused {user}: {failure.message}; check {options}"
+            raise AuthenticationFailed(message, **failure.details)
         raise failure
     try:
         data = json.loads(body)["data"]
