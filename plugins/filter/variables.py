@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import difflib
+import ipaddress
 import re
 import typing as t
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -31,9 +32,11 @@ def unknown_variables(
     mappings: Mapping[str, t.Any] | None = None,
     lists: Mapping[str, t.Any] | None = None,
     shortened: Mapping[str, Sequence[t.Any]] | None = None,
+    networks: Mapping[str, t.Any] | None = None,
 ) -> list[str]:
     """Return a sentence for each name that starts with prefix or is like a known name, and is not known, and for each
-    of mappings and of lists (of mappings), variables with their values, that is something else.
+    of mappings, of lists (of mappings) and of networks (lists of them), variables with their values, that is something
+    else.
 
     shortened are names without the first word of the role, as the playbooks are called: C(drain_state) for
     C(node_drain_state). Each has a list of its value, the value of the role's variable, its default, and its other
@@ -70,7 +73,19 @@ def unknown_variables(
             sentences.append(f"{name}: expected a mapping, such as {{api_port: 8006}}, got {_kind(value)}")
     for name, value in (lists or {}).items():
         sentences += _wrong_items(name, value)
+    for name, value in (networks or {}).items():
+        sentences += _wrong_networks(name, value)
     return sentences
+
+
+def _wrong_networks(name: str, value: t.Any) -> Iterator[str]:
+    """Yield a sentence for each item of a list, or of a text that separates them by commas, that is no network."""
+    for item in value.split(",") if value and isinstance(value, str) else value or ():
+        text = str(item).strip()
+        try:
+            ipaddress.ip_network(text, strict=False)
+        except ValueError:
+            yield f"{name}: expected networks, such as 192.0.2.0/24, got {text}"
 
 
 def _wrong_items(name: str, value: t.Any) -> Iterator[str]:

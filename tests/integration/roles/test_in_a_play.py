@@ -178,13 +178,22 @@ def test_vms_without_an_address__are_reported_and_added_all_the_same(play: Play)
     assert "up to 300 s: mute (its guest agent is not enabled)." in message
 
 
-def test_addresses_that_cannot_be_asked_for__do_not_hide_what_was_made(play: Play) -> None:
-    variables = {**VMS, "provision_wait_for_address": True, "provision_address_networks": ["192.0.2"]}
+def test_addresses_that_cannot_be_asked_for__do_not_hide_what_was_made(cluster: SimulatedCluster, play: Play) -> None:
+    cluster.fault(method="GET", path="/agent/network-get-interfaces$", status=401)
+    variables = {**VMS, "provision_wait_for_address": True}
     told = seen("provision_vms | map(attribute='name') | list")
     run = play([somebodys_play({"block": [PROVISION], "rescue": [told]})], variables)
     assert run.code == 0, run.output
     assert run.of("seen")["msg"]["provision_vms | map(attribute='name') | list"] == ["web-1", "db-1"]
-    assert "InvalidRequest: networks: '192.0.2' does not appear to be an IPv4 or IPv6 network" in run.output
+    assert "AuthenticationFailed: " in run.output
+
+
+def test_network_that_is_none__is_told_before_anything_is_made(cluster: SimulatedCluster, play: Play) -> None:
+    before = set(cluster.state()["guests"])
+    run = play("provision", {**VMS, "provision_address_networks": ["192.0.2.0/24", "10.0.0.0/33"]})
+    assert run.code != 0
+    assert run.last["msg"] == "provision_address_networks: expected networks, such as 192.0.2.0/24, got 10.0.0.0/33"
+    assert set(cluster.state()["guests"]) == before
 
 
 def test_page_that_cannot_be_written__is_told_before_anything_is(cluster: SimulatedCluster, play: Play) -> None:

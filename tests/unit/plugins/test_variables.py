@@ -247,3 +247,14 @@ def test_variables_of_other_roles__are_left_alone() -> None:
     others = ["affinity", "bios", "net", "node_affinity", "tolerations"]
     assert stray_options(others, [{"name": "a"}], {}) == []
     assert stray_options(["memory", "clone", *others], [{"name": "a"}], {}, True) == []
+
+
+@pytest.mark.parametrize("value", [["192.0.2.0/24", "10.0.0.0/33"], "192.0.2.0/24, 10.0.0.0/33"])
+def test_item_that_is_no_network__is_named(value: list[str] | str) -> None:
+    sentences = unknown_variables([], [], "provision_", networks={"provision_address_networks": value})
+    assert sentences == ["provision_address_networks: expected networks, such as 192.0.2.0/24, got 10.0.0.0/33"]
+
+
+@pytest.mark.parametrize("value", [[], None, "", ["192.0.2.1/24", "2001:db8::/32"], "192.0.2.0/24,2001:db8::1"])
+def test_networks__pass(value: list[str] | str | None) -> None:
+    assert unknown_variables([], [], "provision_", networks={"provision_address_networks": value}) == []
