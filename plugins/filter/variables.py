@@ -123,7 +123,12 @@ def _kind(value: t.Any) -> str:
 def _asks_for_more(value: t.Any, default: t.Any, others: Collection[t.Any]) -> bool:
     """Whether a value asks for something else than the default, and can be meant for the option."""
     if isinstance(default, bool):
-        return boolean(value, strict=False) and not default
+        try:
+            return bool(boolean(value) != default)
+        except TypeError:
+            return False
+    if isinstance(default, list):
+        return isinstance(value, (str, list, tuple)) and bool(value)
     return isinstance(value, str) and value not in ("", default) and (not others or value in others)
 
 

@@ -170,6 +170,10 @@ def test_roles__show_the_steps_of_a_drill_and_carry_them_out(start: Start, tmp_p
     def play(name: str, *more: str) -> Any:
         return run_playbook(tmp_path, f"qemu_scheduler.proxmox.{name}", cluster.environment(), *more)
 
+    # Else the nodes would be shut down as well.
+    misnamed = play("cluster_shutdown", "-e", "cluster_shutdown_force=true", "-e", "shutdown_nodes=false")
+    assert misnamed.last["msg"] == "unknown variable shutdown_nodes; did you mean cluster_shutdown_nodes?"
+    assert running(cluster) == before
     force = ("-e", "cluster_shutdown_force=true", "-e", "cluster_shutdown_nodes=false")
     drill = play("cluster_shutdown", "--check", *force)
     assert (drill.code, running(cluster)) == (0, before), drill.output

@@ -138,6 +138,14 @@ STATE = ("drained", "active")
         ("plan_only", (True, True, False), False),
         ("plan_only", ("no", False, False), False),
         ("plan_only", ([], False, False), False),
+        ("nodes", (False, True, True), True),
+        ("nodes", ("no", True, True), True),
+        ("nodes", (False, False, True), False),
+        ("nodes", (["pve1"], True, True), False),
+        ("order", ([{"tags": ["db"]}], [], []), True),
+        ("order", ("updates,kernel", [], []), True),
+        ("order", ([{"tags": ["db"]}], [{"tags": ["db"]}], []), False),
+        ("order", (5, [], []), False),
     ],
 )
 def test_variable_without_the_first_word_of_its_role__is_refused_if_it_has_no_effect(
