@@ -171,6 +171,24 @@ def test_misspelt_variables_of_the_setup__are_refused(play: Play) -> None:
     assert run.last["msg"].startswith("unknown variable awx_ledgr; did you mean awx_ledger?; awx_vms: expected a list")
 
 
+def test_credential_of_the_setup__has_fields_of_its_type(play: Play) -> None:
+    run = play("awx_setup", {**REQUIRED, "awx_credential": {**REQUIRED["awx_credential"], "hosts": "also not-shown"}})
+    assert run.last["msg"].startswith("awx_credential: unknown field hosts; known fields: host, port, user, token_id, ")
+    assert "not-shown" not in run.output
+    run = play("awx_setup", {**REQUIRED, "awx_credential": "token_secret=not-shown"})
+    assert run.last["msg"].startswith("awx_credential: expected a mapping")
+    assert "not-shown" not in run.output
+
+
+@pytest.mark.parametrize(
+    "ledger", ["postgresql://scheduler:not-shown@db/scheduler", "postgres://db/scheduler?user=x&password=not-shown"]
+)
+def test_password_of_the_ledger__is_refused_where_it_would_be_seen(play: Play, ledger: str) -> None:
+    run = play("awx_setup", {**REQUIRED, "awx_ledger": ledger})
+    assert run.last["msg"].startswith("awx_ledger contains a password, which AWX would show")
+    assert "not-shown" not in run.output
+
+
 Calls = dict[str, list[dict[str, Any]]]
 SetUp = Callable[..., Calls]
 
