@@ -16,7 +16,7 @@ from support.controller import Controller
 from support.pages import CHECKOUT
 
 # What Ansible adds to a result.
-ADDED = {"changed": {}, "failed": {}, "invocation": {}, "warnings": {}, "deprecations": {}}
+ADDED: dict[str, Any] = {"changed": {}, "failed": {}, "invocation": {}, "warnings": {}, "deprecations": {}}
 
 
 def read_schema(name: str) -> dict[str, Any]:
