@@ -100,7 +100,7 @@ def _shape_errors(
     argument_spec: Mapping[str, t.Any], given: Mapping[str, t.Any], path: str = "", *, is_raw: bool
 ) -> Iterator[str]:
     """Yield a text for each option that has options of its own and no mapping as its value, and for each other value
-    that is not what its option expects.
+    that is not what its option expects, and for each entry that lacks an option.
 
     Ansible does not name the option in its messages about the former, and crashes on numbers and booleans. Of a list it
     makes a text, and of other things it says what it tried, but not in which entry of a list.
@@ -111,6 +111,9 @@ def _shape_errors(
             # Of a guard, nothing is what the user forgot, and not a VM that anybody may remove.
             if is_raw and name in given and name in GUARDS:
                 yield f"{path}{name}: is empty, expected {GUARDS[name]}"
+            elif is_raw and path and option.get("required"):
+                expected = f", expected one of: {', '.join(option['choices'])}" if "choices" in option else ""
+                yield f"{path}{name}: is missing{expected}{_misspelt(name, argument_spec, given)}"
             continue
         if "options" not in option or (isinstance(value, list) and option["type"] == "dict"):
             if not option.get("no_log") and not _has_shape(name, value, option.get("type", "raw")):
@@ -132,10 +135,30 @@ def _shape_errors(
             if isinstance(item, Mapping):
                 yield from _shape_errors(option["options"], item, f"{where}.", is_raw=is_raw)
             else:
-                yield f"{where}: expected a mapping with keys such as {keys}, got {type(item).__name__}"
+                yield f"{where}: expected a mapping with keys such as {keys}, got {_kind(item)}"
 
 
-_KINDS: t.Final[Mapping[type, str]] = {bool: "a boolean", dict: "a mapping", list: "a list", str: "a text"}
+def _misspelt(missing: str, argument_spec: Mapping[str, t.Any], given: Mapping[str, t.Any]) -> str:
+    """Return the key that may be meant as the missing option, for the end of a message; nothing if there is none."""
+    unknown = [str(key) for key in given if key not in argument_spec]
+    meant = next((key for key in unknown if alike(argument_spec, key) == missing), None)
+    return "" if meant is None else f"; {meant!r} is not an option, did you mean {missing}?"
+
+
+_KINDS: t.Final[Mapping[type, str]] = {
+    bool: "a boolean",
+    dict: "a mapping",
+    list: "a list",
+    str: "a text",
+    type(None): "nothing",
+}
+
+
+def _kind(value: t.Any) -> str:
+    """Return what a value is, in words of YAML."""
+    return _KINDS.get(type(value), "a number")
+
+
 _NO_NAMES = (bool, float, list, dict)
 """What a name or tag such as yes or 1.10 is in YAML if it has no quotes, and what Ansible would make a text of."""
 
@@ -187,7 +210,7 @@ def _mismatch(name: str, option: Mapping[str, t.Any], value: t.Any) -> str:
         if any(each.name == name and each.count for each in VM_OPTIONS):
             expected = f"a mapping with keys such as {name}0"
     in_quotes = kind == "str" and isinstance(value, (bool, float))
-    return f"expected {expected}, got {_KINDS.get(type(value), 'a number')}{'; put it in quotes' if in_quotes else ''}"
+    return f"expected {expected}, got {_kind(value)}{'; put it in quotes' if in_quotes else ''}"
 
 
 def with_suggestions(message: str, argument_spec: Mapping[str, t.Any]) -> str:

@@ -67,6 +67,15 @@ from support.controller import Controller
         ({"virtio": {"sata1": "shared:4"}}, "with keys virtio0 to virtio15; did you mean sata: {sata1: ...}?"),
         ({"ide": {0: "shared:4"}}, "expected a mapping with keys ide0 to ide3; did you mean ide0?"),
         ({"affinity": [{"type": "appart", "name": "x"}]}, "got: appart found in affinity; did you mean apart?"),
+        (
+            {"vms": [{}, {"affinity": [{"typ": "apart", "name": "x"}]}]},
+            "vms[1].affinity[0].type: is missing, expected one of: affinity, anti-affinity, with, apart; "
+            "'typ' is not an option, did you mean type?",
+        ),
+        ({"affinity": [{"type": None}]}, "affinity[0].type: is missing, expected one of: affinity, anti-"),
+        ({"topology_spread": [{"max_skew": 2}]}, "topology_spread[0].topology_key: is missing"),
+        ({"affinity": [None]}, "as type, required, weight, topology_key, got nothing"),
+        ({"tolerations": "gpu"}, "keys such as key, operator, value, effect, got a text"),
     ],
 )
 def test_option__that_does_not_exist(options: dict[str, Any], told: str, planner: Controller) -> None:
@@ -81,7 +90,7 @@ def test_values_of_a_list__are_suggested_too(planner: Controller) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"ha": True}, "ha: expected a mapping with keys such as rule, group, state, create, got bool"),
+        ({"ha": True}, "ha: expected a mapping with keys such as rule, group, state, create, got a boolean"),
         ({"make_room": 3}, "make_room: expected a mapping with keys such as"),
         ({"tolerations": ["gpu"]}, "tolerations[0]: expected a mapping with keys such as"),
         ({"vms": [{"name": "a"}, "b"]}, "vms[1]: expected a mapping with keys such as"),

@@ -142,6 +142,13 @@ def test_capacity__counts_the_vms_of_the_file_with_and_without_one_node_to_spare
     assert int(re.search(r'"(\d+) more fit', spared.output)[1]) < total  # type: ignore[index]
 
 
+@pytest.mark.parametrize("variable", ["qemu_vms", "capacity_shapes"])
+def test_capacity__of_an_empty_list_is_an_error(variable: str, play: Play) -> None:
+    counted = play("capacity", {"qemu_vms": [], variable: []})
+    assert counted.code != 0
+    assert counted.last["msg"] == f"{variable}: is empty, expected one shape or more, such as [{{memory: 4096}}]"
+
+
 @pytest.mark.parametrize(
     ("playbook", "module", "other"),
     [("drift", fleet_info, set()), ("capacity", capacity_info, {"vms", "clusters", "when_unreachable"})],

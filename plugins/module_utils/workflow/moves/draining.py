@@ -218,7 +218,7 @@ class Drain:
         staying = [stuck for stuck in outcome.staying if any(stuck.vmid in guests for guests in awaited.values())]
         return GoalsNotReached(
             f"{join_words(waiting)} stays marked as drained until all its guests are back, {stuck_text(staying)}; "
-            f"run again when the cause is removed, or set bring_back: false to make the node active without them"
+            f"run again when the cause is removed, or make the node active without them (bring_back: false)"
         )
 
     def warnings(self, outcome: MovesOutcome) -> list[str]:
@@ -387,5 +387,5 @@ def _require_ready(snapshot: Snapshot, names: Collection[str]) -> None:
             cure = f"run '{command}' on a node, wait up to two minutes"
         raise GoalsNotReached(
             f"{node.name} cannot take its guests back, and stays marked as drained: it is {what}; cure: {cure}, and"
-            f" run again; or set bring_back: false to make it active without them"
+            f" run again; or make it active without them (bring_back: false)"
         )
