@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import typing as t
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -18,6 +19,11 @@ from .outcomes import is_modified
 from .tasks import TaskFollower, TaskResult
 
 _SENDINGS = 3
+
+PROOF_SECONDS = 5.0
+"""How long a config that was read right now proves whose the VMID is. Normally a request follows within milliseconds,
+but the process may be stopped, or the ledger may answer late.
+"""
 
 R = t.TypeVar("R")
 
@@ -55,7 +61,7 @@ class GuestWriter:
         is_fresh: bool = False,
     ) -> None:
         """C(digest): that of the config in which the identity was seen; is_fresh: it was read right now, which proves
-        the first write. check takes each config that is read, and raises if nothing must be written.
+        the first write if that comes soon. check takes each config that is read, and raises if nothing must be written.
         """
         self.vmid = vmid
         self.identity = identity
@@ -63,7 +69,7 @@ class GuestWriter:
         self._tasks = tasks
         self._check = check
         self._digest = digest
-        self._is_fresh = is_fresh
+        self._proved_at = tasks.poller.clock() if is_fresh else -math.inf
         self._looks_different = False
         self._touched: set[str] = set()
 
@@ -187,9 +193,9 @@ class GuestWriter:
 
     def _send(self, node: str, send: Callable[[], R]) -> R:
         """Send a write right after the config has proved whom it is for."""
-        if not self._is_fresh:
+        if self._tasks.poller.clock() - self._proved_at > PROOF_SECONDS:
             self.look(node)
-        self._is_fresh, self._digest = False, None
+        self._proved_at, self._digest = -math.inf, None
         return send()
 
     def _send_and_follow(self, node: str, send: Callable[[], str]) -> str:
@@ -204,7 +210,7 @@ class GuestWriter:
         """Send a write with the digest of the config that was seen last, or of the present one if it has changed."""
         for tries_left in reversed(range(_SENDINGS)):
             digest = self._digest or self.look(node).get("digest")
-            self._is_fresh, self._digest = False, None
+            self._proved_at, self._digest = -math.inf, None
             try:
                 result = send(digest)
             except (ApiError, PermissionDenied, TaskFailed) as error:

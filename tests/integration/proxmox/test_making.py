@@ -579,6 +579,23 @@ def test_new_vm_that_was_moved__is_proved_once_more_before_its_start(cluster, se
     assert (theirs["config"]["memory"], theirs["status"]) == ("64", "stopped")
 
 
+def test_new_vm_that_was_replaced_while_the_ledger_was_asked__is_not_started(cluster, session, binder):
+    """The process was paused there: the reservation is still valid, or could be renewed."""
+    asked = []
+
+    def fence() -> None:
+        asked.append(fence)
+        if len(asked) == 2:
+            binder._tasks.poller.sleep(10)
+            binder._tasks.wait(session.delete("/nodes/pve1/qemu/200"))
+            cluster.add_guest(vmid=200, name="payroll", node="pve1", memory=64)
+
+    with pytest.raises(VMIDTaken):
+        binder.create(decision(running=True), params(decision()), fence=fence)
+    theirs = cluster.state()["guests"][200]
+    assert (theirs["config"]["memory"], theirs["status"]) == ("64", "stopped")
+
+
 def test_vmid_that_was_in_use_a_moment_before__does_no_harm(cluster, session, binder):
     create(binder)
     binder._tasks.wait(session.delete("/nodes/pve1/qemu/200"))

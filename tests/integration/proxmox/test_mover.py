@@ -238,6 +238,19 @@ def test_move__a_request_is_not_sent_again_for_another_guest(
     assert (node_of(cluster, 101), cluster.state()["guests"][101]["name"]) == ("pve1", "payroll")
 
 
+def test_move__a_guest_that_was_replaced_while_the_ledger_was_asked_stays(
+    cluster: SimulatedCluster, mover: Mover, moving: Moving, poller: Poller
+) -> None:
+    def fence() -> None:
+        poller.sleep(10)
+        use_again(cluster, 101, memory=64, disks={})
+
+    with pytest.raises(NotTheSameGuest):
+        mover.move(moving(101), fence=fence)
+
+    assert (node_of(cluster, 101), cluster.state()["guests"][101]["name"]) == ("pve1", "payroll")
+
+
 def test_move__of_a_guest_of_which_nothing_is_known_is_not_begun(
     cluster: SimulatedCluster, mover: Mover, moving: Moving
 ) -> None:

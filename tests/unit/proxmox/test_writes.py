@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import typing as t
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from support.pages import CHECKOUT
@@ -22,7 +22,8 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.errors impo
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api.failures import AnswerLost
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.identity import identity_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.lifecycle import no_fence
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.writes import GuestWriter
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import Poller
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.writes import PROOF_SECONDS, GuestWriter
 
 CODE = CHECKOUT / "plugins"
 UTILS = CODE / "module_utils"
@@ -123,12 +124,16 @@ class Cluster:
 class Tasks:
     """Follows no task."""
 
+    def __init__(self, clock: Callable[[], float] = lambda: 0.0) -> None:
+        self.poller = Poller(clock)
+
     def wait(self, upid: str) -> None:
         assert upid is None
 
 
-def writer(cluster: Cluster, planned: dict[str, str], **options: t.Any) -> GuestWriter:
-    return GuestWriter(cluster, Tasks(), 100, identity_of(planned, "pve1"), **options)  # type: ignore[arg-type]
+def writer(cluster: Cluster, planned: dict[str, str], tasks: Tasks | None = None, **options: t.Any) -> GuestWriter:
+    identity = identity_of(planned, "pve1")
+    return GuestWriter(cluster, tasks or Tasks(), 100, identity, **options)  # type: ignore[arg-type]
 
 
 WRITES = {
@@ -229,6 +234,16 @@ def test_config_that_was_read_right_now__proves_one_write_only() -> None:
     guest.command("pve1", "stop", {})
 
     assert cluster.asked.count(CONFIG) == 1
+
+
+def test_config_that_was_read_before_a_pause__proves_nothing() -> None:
+    cluster, times = Cluster(PAYROLL), iter([0.0, 2 * PROOF_SECONDS])
+    guest = writer(cluster, APP, Tasks(lambda: next(times)), is_fresh=True)
+
+    with pytest.raises(NotTheSameGuest):
+        guest.command("pve1", "start", {})
+
+    assert cluster.asked == [CONFIG]
 
 
 def test_check__sees_each_config_before_the_write() -> None:

@@ -234,11 +234,10 @@ class Mover:
         """
         for tries_left in reversed(range(SENDINGS)):
             params = params or self._prepare(move, demanding)
+            # What the guest is was proved as the last thing that params are made of.
+            guest = GuestWriter(self._session, self._tasks, move.vmid, move.identities[move.vmid], is_fresh=True)
             fence()
             try:
-                # What the guest is was proved as the last thing that params are made of.
-                identity = move.identities[move.vmid]
-                guest = GuestWriter(self._session, self._tasks, move.vmid, identity, is_fresh=True)
                 return guest.migrate(move.source, params)
             except AnswerLost:
                 upid = self._poller.until(lambda: self._find_task(move, since), LOOK_FOR)
