@@ -33,6 +33,7 @@ def unknown_variables(
     lists: Mapping[str, t.Any] | None = None,
     shortened: Mapping[str, Sequence[t.Any]] | None = None,
     networks: Mapping[str, t.Any] | None = None,
+    elsewhere: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Return a sentence for each name that starts with prefix or is like a known name, and is not known, and for each
     of mappings, of lists (of mappings) and of networks (lists of them), variables with their values, that is something
@@ -41,6 +42,9 @@ def unknown_variables(
     shortened are names without the first word of the role, as the playbooks are called: C(drain_state) for
     C(node_drain_state). Each has a list of its value, the value of the role's variable, its default, and its other
     choices, if any. It may be a variable of the user's own, from which that of the role is set.
+
+    elsewhere are options that none of mappings may have, with the variables that set them. The role passes these to the
+    module, which would ignore the others: C(state: active) of a drain would empty the node.
 
     Ansible ignores variables that nobody uses, so that without this a misspelt one would have no effect. It takes the
     value of C(-e NAME=VALUE) as text. Ansible's own variables are left out: they are many, and comparing is slow.
@@ -71,6 +75,10 @@ def unknown_variables(
     for name, value in (mappings or {}).items():
         if not isinstance(value, Mapping):
             sentences.append(f"{name}: expected a mapping, such as {{api_port: 8006}}, got {_kind(value)}")
+            continue
+        for option, variable in (elsewhere or {}).items():
+            if option in value:
+                sentences.append(f"{name}: {option} has no effect there; set {variable} instead")
     for name, value in (lists or {}).items():
         sentences += _wrong_items(name, value)
     for name, value in (networks or {}).items():

@@ -67,6 +67,20 @@ def test_drain__with_a_misspelt_variable_does_nothing(play: Play) -> None:
     assert "unknown variable node_drain_stat; did you mean node_drain_state?" in run.last["msg"]
 
 
+@pytest.mark.parametrize(
+    ("option", "meant"),
+    [({"state": "active"}, "node_drain_state"), ({"node": "pve2"}, "node_drain_nodes")],
+)
+def test_drain__with_an_option_that_the_role_sets_does_nothing(
+    option: dict[str, str], meant: str, cluster: SimulatedCluster, play: Play
+) -> None:
+    before = cluster.state()["guests"]
+    run = play("drain", {"node_drain_nodes": "pve1", "node_drain_options": option})
+    assert run.code == 2
+    assert run.last["msg"] == f"node_drain_options: {next(iter(option))} has no effect there; set {meant} instead"
+    assert cluster.state()["guests"] == before
+
+
 def test_nodes__may_be_text_with_spaces_after_the_commas(play: Play) -> None:
     wrapper = {"drain_nodes": "pve1, pve2", "drain_state": "drained", "node_drain_nodes": "{{ drain_nodes }}"}
     run = play("drain", {**OPTIONS, **wrapper, "node_drain_page": None}, "--check")

@@ -117,6 +117,13 @@ def test_value_of_another_type__is_told_by_its_type(value: object, told: str) ->
     assert sentence.endswith(f", got {told}")
 
 
+def test_option_that_the_role_sets_itself__is_refused_with_its_variable() -> None:
+    given = {"qemu_options": {"vms": [], "clone": "debian-13"}}
+    assert unknown_variables(KNOWN, KNOWN, "teardown_", given, elsewhere={"vms": "qemu_vms", "name": "x"}) == [
+        "qemu_options: vms has no effect there; set qemu_vms instead"
+    ]
+
+
 STATE = ("drained", "active")
 
 
