@@ -65,6 +65,8 @@ from support.controller import Controller
         ({"cpulimit": True}, "cpulimit: True is not valid, expected a number such as 1.5"),
         ({"pool": "shop "}, "pool 'shop ' does not exist, or this user cannot see it; known: "),
         ({"virtio": {"sata1": "shared:4"}}, "with keys virtio0 to virtio15; did you mean sata: {sata1: ...}?"),
+        ({"net": {"net0": {"bridge": "vmbr0"}}}, "{'bridge': 'vmbr0'} is not valid, expected properties with model"),
+        ({"hostpci": {"hostpci0": {"pcie": True}}}, "expected properties with host or mapping"),
         ({"ide": {0: "shared:4"}}, "expected a mapping with keys ide0 to ide3; did you mean ide0?"),
         ({"affinity": [{"type": "appart", "name": "x"}]}, "got: appart found in affinity; did you mean apart?"),
         (

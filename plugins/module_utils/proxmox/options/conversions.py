@@ -182,7 +182,7 @@ class Properties(Conversion):
             raise invalid(option, value, f"properties{such_as(self.example)}; an empty text unsets it")
         properties = self.kind.of(option, value)
         if self.required and not any(key in properties for key in self.required):
-            raise invalid(option, value, " or ".join(self.required))
+            raise invalid(option, value, f"properties with {' or '.join(self.required)}")
         return self.kind.format(properties)
 
     def same(self, wanted: t.Any, current: t.Any) -> bool:
