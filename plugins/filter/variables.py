@@ -77,8 +77,8 @@ def unknown_variables(
             sentences.append(f"{name}: expected a mapping, such as {{api_port: 8006}}, got {_kind(value)}")
             continue
         for option, variable in (elsewhere or {}).items():
-            if option in value:
-                sentences.append(f"{name}: {option} has no effect there; set {variable} instead")
+            if value.get(option) is not None:
+                sentences.append(f"{name}: {option} has no effect there; use {variable} instead")
     for name, value in (lists or {}).items():
         sentences += _wrong_items(name, value)
     for name, value in (networks or {}).items():
@@ -88,12 +88,14 @@ def unknown_variables(
 
 def _wrong_networks(name: str, value: t.Any) -> Iterator[str]:
     """Yield a sentence for each item of a list, or of a text that separates them by commas, that is no network."""
-    for item in value.split(",") if value and isinstance(value, str) else value or ():
+    if value in (None, ""):
+        return
+    for item in value.split(",") if isinstance(value, str) else value if isinstance(value, (list, tuple)) else [value]:
         text = str(item).strip()
         try:
             ipaddress.ip_network(text, strict=False)
         except ValueError:
-            yield f"{name}: expected networks, such as 192.0.2.0/24, got {text}"
+            yield f"{name}: expected networks, such as 192.0.2.0/24, got {text or 'an empty text'}"
 
 
 def _wrong_items(name: str, value: t.Any) -> Iterator[str]:
@@ -136,7 +138,8 @@ def _asks_for_more(value: t.Any, default: t.Any, others: Collection[t.Any]) -> b
         except TypeError:
             return False
     if isinstance(default, list):
-        return isinstance(value, (str, list, tuple)) and bool(value)
+        items = value.split(",") if isinstance(value, str) else value if isinstance(value, (list, tuple)) else ()
+        return any(item in others if others else isinstance(item, Mapping) for item in items)
     return isinstance(value, str) and value not in ("", default) and (not others or value in others)
 
 

@@ -154,7 +154,7 @@ def parse_networks(texts: Iterable[str]) -> list[Network]:
     networks = []
     for text in texts:
         try:
-            networks.append(ipaddress.ip_network(text, strict=False))
+            networks.append(ipaddress.ip_network(text.strip(), strict=False))
         except ValueError as error:
             raise InvalidRequest(f"networks: {error}") from error
     return networks

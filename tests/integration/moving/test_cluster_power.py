@@ -173,6 +173,8 @@ def test_roles__show_the_steps_of_a_drill_and_carry_them_out(start: Start, tmp_p
     # Else the nodes would be shut down as well.
     misnamed = play("cluster_shutdown", "-e", "cluster_shutdown_force=true", "-e", "shutdown_nodes=false")
     assert misnamed.last["msg"] == "unknown variable shutdown_nodes; did you mean cluster_shutdown_nodes?"
+    misplaced = play("cluster_shutdown", "-e", '{"cluster_shutdown_options": {"state": "on"}}')
+    assert misplaced.last["msg"].startswith("cluster_shutdown_options: state has no effect there; use the role ")
     assert running(cluster) == before
     force = ("-e", "cluster_shutdown_force=true", "-e", "cluster_shutdown_nodes=false")
     drill = play("cluster_shutdown", "--check", *force)

@@ -181,11 +181,20 @@ def test_credential_of_the_setup__has_fields_of_its_type(play: Play) -> None:
 
 
 @pytest.mark.parametrize(
-    "ledger", ["postgresql://scheduler:not-shown@db/scheduler", "postgres://db/scheduler?user=x&password=not-shown"]
+    "ledger",
+    [
+        "postgresql://scheduler:not-shown@db/scheduler",
+        "postgres://db/scheduler?user=x&password=not-shown",
+        "postgresql://scheduler@db/scheduler?sslpassword=not-shown",
+    ],
 )
 def test_password_of_the_ledger__is_refused_where_it_would_be_seen(play: Play, ledger: str) -> None:
     run = play("awx_setup", {**REQUIRED, "awx_ledger": ledger})
     assert run.last["msg"].startswith("awx_ledger contains a password, which AWX would show")
+    assert "not-shown" not in run.output
+    options = {"reservations": ledger}
+    run = play("awx_setup", {**REQUIRED, "awx_maintenance": {"rolling_maintenance_options": options}})
+    assert run.last["msg"].startswith("reservations in awx_maintenance contains a password, which AWX would show")
     assert "not-shown" not in run.output
 
 

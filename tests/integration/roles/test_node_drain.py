@@ -77,7 +77,7 @@ def test_drain__with_an_option_that_the_role_sets_does_nothing(
     before = cluster.state()["guests"]
     run = play("drain", {"node_drain_nodes": "pve1", "node_drain_options": option})
     assert run.code == 2
-    assert run.last["msg"] == f"node_drain_options: {next(iter(option))} has no effect there; set {meant} instead"
+    assert run.last["msg"] == f"node_drain_options: {next(iter(option))} has no effect there; use {meant} instead"
     assert cluster.state()["guests"] == before
 
 

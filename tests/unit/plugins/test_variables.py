@@ -17,6 +17,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.filter.variables import 
     stray_options,
     unknown_variables,
 )
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.addresses import parse_networks
 
 CHECKOUT = Path(__file__).parents[3]
 KNOWN = ["qemu_options", "qemu_vms", "teardown_only_pool", "teardown_plan_only"]
@@ -118,9 +119,9 @@ def test_value_of_another_type__is_told_by_its_type(value: object, told: str) ->
 
 
 def test_option_that_the_role_sets_itself__is_refused_with_its_variable() -> None:
-    given = {"qemu_options": {"vms": [], "clone": "debian-13"}}
+    given = {"qemu_options": {"vms": [], "clone": "debian-13"}, "none": {"vms": None}}
     assert unknown_variables(KNOWN, KNOWN, "teardown_", given, elsewhere={"vms": "qemu_vms", "name": "x"}) == [
-        "qemu_options: vms has no effect there; set qemu_vms instead"
+        "qemu_options: vms has no effect there; use qemu_vms instead"
     ]
 
 
@@ -150,9 +151,13 @@ STATE = ("drained", "active")
         ("nodes", (False, False, True), False),
         ("nodes", (["pve1"], True, True), False),
         ("order", ([{"tags": ["db"]}], [], []), True),
-        ("order", ("updates,kernel", [], []), True),
+        ("order", (["web", "db"], [], []), False),
+        ("order", ("web,db", [], []), False),
         ("order", ([{"tags": ["db"]}], [{"tags": ["db"]}], []), False),
         ("order", (5, [], []), False),
+        ("only_if", ("updates,kernel", [], [], "updates", "kernel"), True),
+        ("only_if", (["kernel"], [], [], "updates", "kernel"), True),
+        ("only_if", (["tuesday"], [], [], "updates", "kernel"), False),
     ],
 )
 def test_variable_without_the_first_word_of_its_role__is_refused_if_it_has_no_effect(
@@ -264,12 +269,22 @@ def test_variables_of_other_roles__are_left_alone() -> None:
     assert stray_options(["memory", "clone", *others], [{"name": "a"}], {}, True) == []
 
 
-@pytest.mark.parametrize("value", [["192.0.2.0/24", "10.0.0.0/33"], "192.0.2.0/24, 10.0.0.0/33"])
-def test_item_that_is_no_network__is_named(value: list[str] | str) -> None:
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (["192.0.2.0/24", "10.0.0.0/33"], "10.0.0.0/33"),
+        ("192.0.2.0/24, 10.0.0.0/33", "10.0.0.0/33"),
+        ("192.0.2.0/24,", "an empty text"),
+        (10, "10"),
+        (True, "True"),
+    ],
+)
+def test_item_that_is_no_network__is_named(value: object, told: str) -> None:
     sentences = unknown_variables([], [], "provision_", networks={"provision_address_networks": value})
-    assert sentences == ["provision_address_networks: expected networks, such as 192.0.2.0/24, got 10.0.0.0/33"]
+    assert sentences == [f"provision_address_networks: expected networks, such as 192.0.2.0/24, got {told}"]
 
 
-@pytest.mark.parametrize("value", [[], None, "", ["192.0.2.1/24", "2001:db8::/32"], "192.0.2.0/24,2001:db8::1"])
-def test_networks__pass(value: list[str] | str | None) -> None:
+@pytest.mark.parametrize("value", [[], None, "", ["192.0.2.1/24", " 2001:db8::/32"], "192.0.2.0/24, 2001:db8::1"])
+def test_networks__pass_as_they_pass_in_the_module(value: list[str] | str | None) -> None:
     assert unknown_variables([], [], "provision_", networks={"provision_address_networks": value}) == []
+    parse_networks(value.split(",") if value and isinstance(value, str) else value or ())
