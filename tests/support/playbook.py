@@ -14,12 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible.release import __version__
+from packaging.version import Version
 
 from .ansible_commands import Ansible
 
 SUPPORT = Path(__file__).resolve().parent
 PLAY_RECORDS = "PLAY_RECORDS"
 """The environment variable with the folder to which the results of plays are written, to be compared."""
+
+EMPTY = None if Version(__version__) >= Version("2.19") else ""
+"""A role's variable that is not set. Before 2.19, ansible-core refuses null for it."""
 
 COLLECTION = "ansible_collections/qemu_scheduler/proxmox"
 COLLECTIONS = next(path for path in map(Path, sys.path) if (path / COLLECTION).is_dir())

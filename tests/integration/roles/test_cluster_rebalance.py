@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from simulated_cluster.client import SimulatedCluster
+from support.playbook import EMPTY
 
 from .conftest import Play
 
@@ -44,6 +45,6 @@ def test_rebalance__shows_the_plan_and_then_carries_it_out(
 
 
 def test_rebalance__changes_nothing_where_nothing_is_broken(cluster: SimulatedCluster, play: Play) -> None:
-    run = play("rebalance", {"cluster_rebalance_page": None})
+    run = play("rebalance", {"cluster_rebalance_page": EMPTY})
     assert run.code == 0, run.output
     assert "changed=0 " in run.output

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from simulated_cluster.client import SimulatedCluster
+from support.playbook import EMPTY
 
 from .conftest import VMS, Play
 
@@ -207,7 +208,7 @@ def test_page_that_cannot_be_written__is_told_before_anything_is(cluster: Simula
 
 def test_vm_that_is_requested_by_its_vmid_alone__has_its_name_in_the_inventory(play: Play) -> None:
     vms = [{"vmid": 124, "tags": ["lab", "2nd"]}]
-    nothing = {"provision_page": None, "provision_snapshot": None}
+    nothing = {"provision_page": EMPTY, "provision_snapshot": EMPTY}
     run = play([somebodys_play(PROVISION, seen("groups['lab']", "groups['_2nd']"))], {**nothing, "qemu_vms": vms})
     assert run.code == 0, run.output
     assert run.of("seen")["msg"] == {"groups['lab']": ["lab-4"], "groups['_2nd']": ["lab-4"]}

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from simulated_cluster.client import SimulatedCluster
+from support.playbook import EMPTY
 
 from .conftest import Play
 
@@ -83,5 +84,5 @@ def test_drain__with_an_option_that_the_role_sets_does_nothing(
 
 def test_nodes__may_be_text_with_spaces_after_the_commas(play: Play) -> None:
     wrapper = {"drain_nodes": "pve1, pve2", "drain_state": "drained", "node_drain_nodes": "{{ drain_nodes }}"}
-    run = play("drain", {**OPTIONS, **wrapper, "node_drain_page": None}, "--check")
+    run = play("drain", {**OPTIONS, **wrapper, "node_drain_page": EMPTY}, "--check")
     assert "drain pve1, pve2: " in run.output

@@ -16,6 +16,7 @@ import pytest
 import yaml
 from simulated_cluster.build import AUTOMATION_ROLE
 from simulated_cluster.client import SimulatedCluster
+from support.playbook import EMPTY
 
 from .conftest import Play
 
@@ -152,7 +153,7 @@ def test_node_that_does_not_come_back__ends_the_run_and_the_next_one_goes_on_wit
     (tmp_path / "tasks.yml").write_text(yaml.safe_dump(tasks), encoding="utf-8")
     (tmp_path / "maintained").unlink()
     empty = dict.fromkeys(
-        ["rolling_maintenance_pages", "rolling_maintenance_check_tasks", "rolling_maintenance_need_tasks"]
+        ["rolling_maintenance_pages", "rolling_maintenance_check_tasks", "rolling_maintenance_need_tasks"], EMPTY
     )
     run = play("rolling_maintenance", {**options, **order, **empty})
 
