@@ -16,6 +16,8 @@ from .playbook import SUPPORT
 
 INSTALLED = Path(ansible.__file__).parent
 Change = Callable[[str], str]
+PACKED = ("module_utils/", "executor/module_common.py")
+"""What is packed with a module, and what packs it."""
 
 
 class NothingChanged(Exception):
@@ -23,8 +25,11 @@ class NothingChanged(Exception):
 
 
 def copied(folder: Path, change: Change, below: str = "") -> dict[str, str]:
-    """Make a copy whose Python files, those below a path, are changed. Returns the environment that uses it."""
-    changed = 0
+    """Make a copy whose Python files, those below a path, are changed. Returns the environment that uses it.
+
+    Modules that are packed with other files of ansible-core than those of other plays are not shared with these.
+    """
+    changed: list[str] = []
     for source in INSTALLED.rglob("*"):
         target = folder / "ansible" / source.relative_to(INSTALLED)
         if source.is_dir():
@@ -36,13 +41,14 @@ def copied(folder: Path, change: Change, below: str = "") -> dict[str, str]:
             other = change(text)
             if other != text:
                 target.write_text(other, encoding="utf-8")
-                changed += 1
+                changed.append(str(source.relative_to(INSTALLED)))
                 continue
         # With what was compiled: Python replaces a compiled file, and does not write into it.
         os.link(source, target)
     if not changed:
         raise NothingChanged
-    return {"PYTHONPATH": os.pathsep.join([str(folder), str(SUPPORT / "quick_python")])}
+    python_path = {"PYTHONPATH": os.pathsep.join([str(folder), str(SUPPORT / "quick_python")])}
+    return {**python_path, "KEPT_BY_TESTS": ""} if any(each.startswith(PACKED) for each in changed) else python_path
 
 
 def renaming(name: str) -> Change:
