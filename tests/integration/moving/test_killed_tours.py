@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from simulated_cluster.build import AUTOMATION_ROLE
 from simulated_cluster.client import SimulatedCluster
 from support.controller import Controller, ModuleServer
+from support.waiting import until
 
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.access import Access
 
@@ -119,6 +119,10 @@ def run_until_it_ends(tour_of: Callable[[int], Tour], first: int) -> tuple[int, 
     return steps, maintained
 
 
+def times_asked(cluster: SimulatedCluster, method: str, end: str) -> int:
+    return sum(each["method"] == method and each["path"].endswith(end) for each in cluster.requests())
+
+
 def assert_nothing_is_left(cluster: SimulatedCluster, running: set[int]) -> None:
     state = cluster.state()
     assert (state["pools"], state["ceph_flags"]) == ({}, [])
@@ -177,16 +181,19 @@ def test_tour__goes_on_after_a_module_was_killed_in_its_middle(
     cluster: SimulatedCluster, control: Callable[[], Controller], module: str, options: dict[str, Any], write: str
 ) -> None:
     running = {vmid for vmid, guest in cluster.state()["guests"].items() if guest["status"] == "running"}
-    # The migration goes on long after the end of the run.
-    cluster.fault(method="POST", path="/migrate$", task_held=True, count=1)
+    # The task goes on long after the end of the run.
+    cluster.fault(method="POST", path=f"{write}$", task_held=True, count=1)
     first = control()
     assert not first.run("maintenance_tour", state="begun", name=options["name"]).get("failed")
     begun = first.start(module, **options)
-    while not any(request["path"].endswith(write) for request in cluster.requests()):
-        assert begun.is_running
-        time.sleep(0.02)
+    until(lambda: not begun.is_running or times_asked(cluster, "POST", write) > 0)
     begun.kill()
+    cluster.reset_requests()
+    planning = control().start("maintenance_tour", **OPTIONS)
+    until(lambda: not planning.is_running or times_asked(cluster, "GET", "/cluster/tasks") > 2)
+    assert planning.is_running, "the tour was planned while the task of the killed run was running"
     cluster.release()
+    assert not planning.result().get("failed")
 
     tour = Tour(cluster, control())
     tour.run()

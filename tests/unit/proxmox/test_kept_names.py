@@ -67,6 +67,13 @@ def test_names__of_another_cluster_or_guest_are_not_known(kept: Path, other: Sna
     assert names(kept).recall(other, {101, 102, 103}) == {}
 
 
+def test_name_of_a_guest__is_not_that_of_a_new_one_with_its_vmid(tmp_path: Path) -> None:
+    there = (THERE, Guest(111, "wiki", "pve1", status="running"))
+    names(tmp_path).keep(replace(NAMED, guests=(*LOST, *there, Guest(112, "old", "pve1"))))
+    new = Guest(112, None, "pve1", status="running")
+    assert names(tmp_path).recall(replace(SILENT, guests=(*SILENT.guests, there[1], new)), {101, 112}) == {101: "db"}
+
+
 def test_names__behind_another_address_are_not_known(kept: Path) -> None:
     assert names(kept, "192.0.2.2").recall(SILENT, {101}) == {}
 
