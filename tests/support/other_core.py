@@ -48,7 +48,7 @@ def copied(folder: Path, change: Change, below: str = "") -> dict[str, str]:
     if not changed:
         raise NothingChanged
     python_path = {"PYTHONPATH": os.pathsep.join([str(folder), str(SUPPORT / "quick_python")])}
-    return {**python_path, "KEPT_BY_TESTS": ""} if any(each.startswith(PACKED) for each in changed) else python_path
+    return {**python_path, "PACK_ANEW": "1"} if any(each.startswith(PACKED) for each in changed) else python_path
 
 
 def renaming(name: str) -> Change:

@@ -40,5 +40,5 @@ class CallbackModule(CallbackBase):
         super().__init__(*arguments, **options)
         kept = os.environ.get("KEPT_BY_TESTS")
         # Before ansible-core 2.19, several ansible-playbook would write to one file at the same time.
-        if kept and Version(__version__) >= Version("2.19"):
+        if kept and "PACK_ANEW" not in os.environ and Version(__version__) >= Version("2.19"):
             Path(constants.DEFAULT_LOCAL_TMP, "ansiballz_cache").symlink_to(kept, target_is_directory=True)
