@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import re
 import signal
 import typing as t
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.validation import check_type_bool, check_type_dict, check_type_float, check_type_int
@@ -39,6 +40,11 @@ _NO_CHOICE = re.compile(
 )
 """Ansible's message about a value that an option cannot have."""
 
+_register_secrets: Callable[[Iterable[str]], None] | None = None
+"""From ansible-core 2.22 on, the controller hides what modules register, and modules hide nothing themselves."""
+with contextlib.suppress(ImportError):
+    _register_secrets = importlib.import_module("ansible.module_utils.secrets").register_secrets
+
 
 def secret_hiding_class(module_class: type[AnsibleModule]) -> type[AnsibleModule]:
     """Return a module class that shows no secret option, whatever the failure, and no control characters.
@@ -58,7 +64,10 @@ def secret_hiding_class(module_class: type[AnsibleModule]) -> type[AnsibleModule
             if not self._were_options_seen:
                 self._see_options()
             # Some options come from the environment.
-            self.no_log_values |= self._secrets.union(secrets_in(self.params, secret_names(self.argument_spec)))
+            self._secrets.update(secrets_in(self.params, secret_names(self.argument_spec)))
+            self.no_log_values |= self._secrets
+            if _register_secrets is not None:
+                _register_secrets(self._secrets)
 
         def _set_internal_properties(self, *args: t.Any, **kwargs: t.Any) -> None:
             # The last step before Ansible checks the options. It is not documented: another release may not have it.
@@ -82,6 +91,8 @@ def secret_hiding_class(module_class: type[AnsibleModule]) -> type[AnsibleModule
             # Some options come from the environment.
             self._secrets.update(secrets_in(self.params, secret_names(self.argument_spec)))
             self.no_log_values |= self._secrets
+            if _register_secrets is not None:
+                _register_secrets(self._secrets)
             if not self._are_options_checked:
                 # They would be shown, and what has the wrong shape may have secrets anywhere.
                 self.params: dict[str, t.Any] = {}

@@ -16,7 +16,9 @@ from collections.abc import Iterator, Mapping
 from unittest import mock
 
 from ansible.module_utils import basic
+from support.masking import as_shown
 
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils import entry_point
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api import transport
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.stopping import SIGNALS
 
@@ -53,7 +55,8 @@ def run_module(module: str, arguments: Mapping[str, t.Any], *, check_mode: bool 
     output = io.StringIO()
     basic._ANSIBLE_ARGS = json.dumps({"ANSIBLE_MODULE_ARGS": given}).encode()
     basic._ANSIBLE_PROFILE = "legacy"
-    with _signals(), _no_pauses(), contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
+    secrets: set[str] = set()
+    with _signals(), _no_pauses(), _kept(secrets), contextlib.redirect_stdout(output), contextlib.suppress(SystemExit):
         try:
             importlib.import_module(f"{MODULES}.{module}").main()
         except Exception as error:
@@ -61,9 +64,13 @@ def run_module(module: str, arguments: Mapping[str, t.Any], *, check_mode: bool 
             if any(_OURS in file and not file.endswith(_PASSED) for file in files):
                 raise
             return {"failed": True, "msg": f"refused by Ansible: {error!r}"}
-    text = output.getvalue()
-    result: dict[str, t.Any] = json.loads(text)
-    return result
+    return as_shown(output.getvalue(), secrets)
+
+
+def _kept(secrets: set[str]) -> contextlib.AbstractContextManager[t.Any]:
+    """Keep the secrets that a module registers, which Ansible would hide in the results of other modules as well."""
+    can_register = entry_point._register_secrets is not None
+    return mock.patch.object(entry_point, "_register_secrets", secrets.update if can_register else None)
 
 
 def _no_pauses() -> contextlib.AbstractContextManager[t.Any]:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from .forking import ForkServer
+from .masking import as_shown
 
 Result = dict[str, t.Any]
 
@@ -59,16 +60,15 @@ class RunningModule:
         self._server.wait(self.pid)
         text = self._output.read_text(encoding="utf-8")
         assert text, self._output.with_suffix(".stderr").read_text(encoding="utf-8")
-        result: Result = json.loads(text)
+        result = as_shown(text)
         result["warnings"] = [_text_of(warning) for warning in result.get("warnings", ())]
         return result
 
     @property
     def output(self) -> str:
-        """Everything that it has printed."""
-        return self._output.read_text(encoding="utf-8") + self._output.with_suffix(".stderr").read_text(
-            encoding="utf-8"
-        )
+        """Everything that it has printed, as the controller shows it."""
+        printed = json.dumps(as_shown(self._output.read_text(encoding="utf-8")))
+        return printed + self._output.with_suffix(".stderr").read_text(encoding="utf-8")
 
 
 class Controller:

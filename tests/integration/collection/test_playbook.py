@@ -108,10 +108,11 @@ def test_password_of_a_ledger__is_shown_nowhere(tasks: Tasks) -> None:
     task = {"qemu_schedule": {"name": "web-1", "reservations": ledger}, "ignore_errors": True}
     run = tasks(task, "-vvv", env=WITH_ARGUMENTS)
     assert run.tasks[0].result["error_code"] == "LedgerUnavailable"
-    assert "postgresql://scheduler:****" in run.output
     for secret in ("geheim%21pw", "geheim!pw", "sslgeheim"):
         assert secret not in run.output
         assert secret not in json.dumps(run.tasks[0].result)
+    # From ansible-core 2.22 on, the rest of the URL is hidden as well.
+    assert re.search(r"postgresql://scheduler:\*\*\*\*|\$REDACTED\$", run.output)
 
 
 @pytest.mark.parametrize("scheme", ["PostgreSQL", "postgres+psycopg", "mysql"])

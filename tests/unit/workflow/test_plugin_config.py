@@ -19,7 +19,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.workflow.op
     ("path", "why"),
     [
         ("none.yml", "cannot read 'none.yml': No such file or directory"),
-        ("\0", r"cannot read '\\x00': embedded null byte"),
+        ("\0", r"cannot read '\\x00': (open: )?embedded null"),
         ("~no-such-user/a.yml", "cannot read '~no-such-user/a.yml': Could not determine home directory"),
         ("latin.yml", "cannot read 'latin.yml': it is not UTF-8"),
         ("broken.yml", "'broken.yml' is not YAML"),
