@@ -196,6 +196,10 @@ class SimulatedCluster:
         """Every API request so far: method, path, params (secrets redacted), user, status, ms, at."""
         return list(self._control("GET", "/requests?reset=1" if reset else "/requests"))
 
+    def count_requests(self, method: str, *ends: str) -> int:
+        """How many API requests so far have this method, and a path that ends with one of these."""
+        return sum(request["method"] == method and request["path"].endswith(ends) for request in self.requests())
+
     def reset_requests(self) -> None:
         self._control("DELETE", "/requests")
 

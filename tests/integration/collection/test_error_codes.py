@@ -229,7 +229,7 @@ class Stage:
         self.cluster.fault(**reading)
         slow = self.controller.start("qemu_schedule", name="web-1", reservations=str(ledger))
         while True:
-            until(lambda: not slow.is_running or self._was_asked("GET", "/cluster/resources"))
+            until(lambda: not slow.is_running or self.cluster.count_requests("GET", "/cluster/resources"))
             if not slow.is_running:
                 return slow.result()
             with closing(sqlite3.connect(ledger, isolation_level=None)) as database:
@@ -290,10 +290,7 @@ class Stage:
         return self.run()
 
     def _until_asked(self, method: str, end: str) -> None:
-        until(lambda: self._was_asked(method, end))
-
-    def _was_asked(self, method: str, end: str) -> bool:
-        return any(r["method"] == method and r["path"].endswith(end) for r in self.cluster.requests())
+        until(lambda: self.cluster.count_requests(method, end))
 
 
 PROVOCATIONS: dict[str, Callable[[Stage], Result]] = {

@@ -58,10 +58,6 @@ def posts(cluster: SimulatedCluster) -> list[dict[str, Any]]:
     return [r for r in cluster.requests() if r["method"] == "POST"]
 
 
-def asked(cluster: SimulatedCluster, method: str, end: str) -> bool:
-    return any(r["method"] == method and r["path"].endswith(end) for r in cluster.requests())
-
-
 def task_is_followed(cluster: SimulatedCluster) -> bool:
     return any(r["path"].endswith("/status") and ":qmcreate:" in r["path"] for r in cluster.requests())
 
@@ -105,7 +101,7 @@ def test_pick__passes_over_what_is_being_created_whatever_address_the_cluster_is
 ) -> None:
     cluster.fault(**CREATE, hang=True)
     slow = controller.start("qemu_schedule", name="web-1", vmid=103, memory=512)
-    until(lambda: asked(cluster, "POST", "/qemu"))
+    until(lambda: cluster.count_requests("POST", "/qemu"))
     for host in ("127.0.0.1", "localhost"):
         assert controller.run("vmid_pick", count=2, api_host=host)["vmids"] == [104, 105]
     assert controller.run("vmid_pick", count=2, reservations="none")["vmids"] == [103, 104]
@@ -168,7 +164,7 @@ def test_run_killed_between_reserving_and_creating__leaves_nothing_stuck(
 ) -> None:
     cluster.fault(method="GET", path="/qemu/100/pending$", delay=2000, count=1)
     run = controller.start("qemu_schedule", vms=[{"name": "web-1"}, {"name": "app-1"}], memory=512)
-    until(lambda: asked(cluster, "GET", "/qemu/100/pending"))
+    until(lambda: cluster.count_requests("GET", "/qemu/100/pending"))
     run.kill()
     assert "web-1" not in names(cluster)
     assert controller.run("vmid_pick")["vmid"] == 103, "nothing was sent for it: its reservation ends with its holder"
@@ -182,7 +178,7 @@ def test_run_killed_while_its_create_is_on_its_way__is_taken_over(
 ) -> None:
     cluster.fault(**CREATE, held=True, count=1)
     run = controller.start("qemu_schedule", name="web-1", memory=512)
-    until(lambda: asked(cluster, "POST", "/qemu"))
+    until(lambda: cluster.count_requests("POST", "/qemu"))
     run.kill()
     other = controller.schedule(name="web-2", memory=512)
     cluster.remove_guest(100)

@@ -162,10 +162,6 @@ def names(cluster: SimulatedCluster) -> list[str]:
     return sorted(guest["name"] for guest in cluster.state()["guests"].values() if not guest["template"])
 
 
-def sent(cluster: SimulatedCluster, method: str, *ends: str) -> int:
-    return sum(r["method"] == method and r["path"].endswith(ends) for r in cluster.requests())
-
-
 def test_a_paused_run__does_not_take_a_place_that_was_given_to_another(
     control: Callable[..., Controller], one_node: SimulatedCluster, ledger: str, runs: Runs
 ) -> None:
@@ -175,7 +171,7 @@ def test_a_paused_run__does_not_take_a_place_that_was_given_to_another(
     result = resumed(late)
     assert result["error_code"] == "NoNodesAvailable", result
     assert names(one_node) == ["prompt"]
-    assert sent(one_node, "POST", "/qemu") == 1
+    assert one_node.count_requests("POST", "/qemu") == 1
 
 
 @pytest.mark.parametrize("ledger", ["default"], indirect=True)
@@ -222,9 +218,9 @@ def test_a_paused_run__creates_as_decided_while_nobody_has_decided_since(
     control: Callable[..., Controller], one_node: SimulatedCluster, runs: Runs
 ) -> None:
     late = runs.paused_before_creating(control(one_node), name="late", **VM)
-    looked = sent(one_node, "GET", "/cluster/resources")
+    looked = one_node.count_requests("GET", "/cluster/resources")
     assert resumed(late)["changed"] is True
-    assert sent(one_node, "GET", "/cluster/resources") == looked
+    assert one_node.count_requests("GET", "/cluster/resources") == looked
 
 
 def test_a_paused_run__does_not_start_what_it_made_in_a_place_that_was_given_to_another(
@@ -233,9 +229,9 @@ def test_a_paused_run__does_not_start_what_it_made_in_a_place_that_was_given_to_
     controller = control(one_node)
     one_node.fault(method="POST", path="/clone$", task_held=True)
     late = controller.start("qemu_schedule", name="late", clone="base", reservations=ledger, state="started")
-    until(lambda: sent(one_node, "POST", "/clone"))
+    until(lambda: one_node.count_requests("POST", "/clone"))
     # By then, the ledger knows the task: a process that is paused while it writes would keep the ledger locked.
-    until(lambda: sent(one_node, "GET", "/status"))
+    until(lambda: one_node.count_requests("GET", "/status"))
     runs.pause(late)
     one_node.clear_faults()
     until(lambda: "late" in names(one_node) and not one_node.state()["guests"][100]["config"].get("lock"))

@@ -119,10 +119,6 @@ def run_until_it_ends(tour_of: Callable[[int], Tour], first: int) -> tuple[int, 
     return steps, maintained
 
 
-def times_asked(cluster: SimulatedCluster, method: str, end: str) -> int:
-    return sum(each["method"] == method and each["path"].endswith(end) for each in cluster.requests())
-
-
 def assert_nothing_is_left(cluster: SimulatedCluster, running: set[int]) -> None:
     state = cluster.state()
     assert (state["pools"], state["ceph_flags"]) == ({}, [])
@@ -186,11 +182,11 @@ def test_tour__goes_on_after_a_module_was_killed_in_its_middle(
     first = control()
     assert not first.run("maintenance_tour", state="begun", name=options["name"]).get("failed")
     begun = first.start(module, **options)
-    until(lambda: not begun.is_running or times_asked(cluster, "POST", write) > 0)
+    until(lambda: not begun.is_running or cluster.count_requests("POST", write) > 0)
     begun.kill()
     cluster.reset_requests()
     planning = control().start("maintenance_tour", **OPTIONS)
-    until(lambda: not planning.is_running or times_asked(cluster, "GET", "/cluster/tasks") > 2)
+    until(lambda: not planning.is_running or cluster.count_requests("GET", "/cluster/tasks") > 2)
     assert planning.is_running, "the tour was planned while the task of the killed run was running"
     cluster.release()
     assert not planning.result().get("failed")
