@@ -20,7 +20,7 @@ from .tasks import TaskFollower, TaskResult
 
 _SENDINGS = 3
 
-PROOF_SECONDS = 5.0
+FRESH_SECONDS = 5.0
 """How long a config that was read right now proves whose the VMID is. Normally a request follows within milliseconds,
 but the process may be stopped, or the ledger may answer late.
 """
@@ -193,7 +193,7 @@ class GuestWriter:
 
     def _send(self, node: str, send: Callable[[], R]) -> R:
         """Send a write right after the config has proved whom it is for."""
-        if self._tasks.poller.clock() - self._proved_at > PROOF_SECONDS:
+        if self._tasks.poller.clock() - self._proved_at > FRESH_SECONDS:
             self.look(node)
         self._proved_at, self._digest = -math.inf, None
         return send()

@@ -23,7 +23,7 @@ from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.api
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.identity import identity_of
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.lifecycle import no_fence
 from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.tasks import Poller
-from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.writes import PROOF_SECONDS, GuestWriter
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.proxmox.writes import FRESH_SECONDS, GuestWriter
 
 CODE = CHECKOUT / "plugins"
 UTILS = CODE / "module_utils"
@@ -237,7 +237,7 @@ def test_config_that_was_read_right_now__proves_one_write_only() -> None:
 
 
 def test_config_that_was_read_before_a_pause__proves_nothing() -> None:
-    cluster, times = Cluster(PAYROLL), iter([0.0, 2 * PROOF_SECONDS])
+    cluster, times = Cluster(PAYROLL), iter([0.0, 2 * FRESH_SECONDS])
     guest = writer(cluster, APP, Tasks(lambda: next(times)), is_fresh=True)
 
     with pytest.raises(NotTheSameGuest):
