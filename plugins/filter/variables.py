@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import datetime
 import difflib
 import ipaddress
 import re
@@ -15,6 +14,8 @@ from pathlib import Path
 
 import yaml
 from ansible.module_utils.parsing.convert_bool import boolean
+
+from ansible_collections.qemu_scheduler.proxmox.plugins.module_utils.engine.texts import kind_of
 
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 LIKENESS = 0.85
@@ -74,7 +75,7 @@ def unknown_variables(
             sentences.append(f"unknown variable {name}; known variables: {', '.join(there)}")
     for name, value in (mappings or {}).items():
         if not isinstance(value, Mapping):
-            sentences.append(f"{name}: expected a mapping, such as {{api_port: 8006}}, got {_kind(value)}")
+            sentences.append(f"{name}: expected a mapping, such as {{api_port: 8006}}, got {kind_of(value)}")
             continue
         for option, variable in (elsewhere or {}).items():
             if value.get(option) is not None:
@@ -90,7 +91,7 @@ def _wrong_networks(name: str, value: t.Any) -> Iterator[str]:
     """Yield a sentence for each item of a list, or of a text that separates them by commas, that is no network."""
     if value in (None, ""):
         return
-    for item in value.split(",") if isinstance(value, str) else value if isinstance(value, (list, tuple)) else [value]:
+    for item in _items(value, [value]):
         text = str(item).strip()
         try:
             ipaddress.ip_network(text, strict=False)
@@ -98,36 +99,24 @@ def _wrong_networks(name: str, value: t.Any) -> Iterator[str]:
             yield f"{name}: expected networks, such as 192.0.2.0/24, got {text or 'an empty text'}"
 
 
+def _items(value: t.Any, otherwise: Sequence[t.Any]) -> Sequence[t.Any]:
+    """Return the items of a list, or of a text that separates them by commas; otherwise for any other value."""
+    return value.split(",") if isinstance(value, str) else value if isinstance(value, (list, tuple)) else otherwise
+
+
 def _wrong_items(name: str, value: t.Any) -> Iterator[str]:
     """Yield a sentence if a value is no list, and one for each item of it that is not a mapping."""
     if not isinstance(value, (list, tuple)):
         hint = "; -e NAME=VALUE always passes a string; use -e @FILE" if isinstance(value, str) else ""
-        yield f"{name}: expected a list of mappings, such as [{_ITEM}], got {_kind(value)}{hint}"
+        yield f"{name}: expected a list of mappings, such as [{_ITEM}], got {kind_of(value)}{hint}"
         return
     for number, item in enumerate(value):
         if not isinstance(item, Mapping):
             hint = "; put a space after the colon" if isinstance(item, str) and ":" in item else ""
-            yield f"{name}[{number}]: expected a mapping, such as {_ITEM}, got {_kind(item)}{hint}"
+            yield f"{name}[{number}]: expected a mapping, such as {_ITEM}, got {kind_of(item)}{hint}"
 
 
 _ITEM = "{name: web-1, memory: 2048}"
-
-
-def _kind(value: t.Any) -> str:
-    """Return what a value is, in words of YAML."""
-    kinds: dict[type | tuple[type, ...], str] = {
-        str: "a text",
-        (list, tuple): "a list",
-        Mapping: "a mapping",
-        bool: "a boolean",
-        (int, float): "a number",
-        datetime.date: "a date",
-        bytes: "binary data",
-        type(None): "nothing",
-    }
-    return next(
-        (text for kind, text in kinds.items() if isinstance(value, kind)), f"a value of type {type(value).__name__}"
-    )
 
 
 def _asks_for_more(value: t.Any, default: t.Any, others: Collection[t.Any]) -> bool:
@@ -138,8 +127,7 @@ def _asks_for_more(value: t.Any, default: t.Any, others: Collection[t.Any]) -> b
         except TypeError:
             return False
     if isinstance(default, list):
-        items = value.split(",") if isinstance(value, str) else value if isinstance(value, (list, tuple)) else ()
-        return any(item in others if others else isinstance(item, Mapping) for item in items)
+        return any(item in others if others else isinstance(item, Mapping) for item in _items(value, ()))
     return isinstance(value, str) and value not in ("", default) and (not others or value in others)
 
 

@@ -17,7 +17,7 @@ from ansible.module_utils.common.validation import check_type_bool, check_type_d
 
 # First, as it halves the cost of the imports after it.
 from . import zipped  # noqa: F401  # pylint: disable=unused-import
-from .engine.texts import alike, hint, shorten
+from .engine.texts import alike, hint, kind_of, shorten
 from .errors import CollectionError, Interrupted, InvalidRequest
 from .foreign_text import all_visible, on_one_line, visible
 from .other_words import GUARDS, OF_TYPES, OPTIONS, VALUES
@@ -146,7 +146,7 @@ def _shape_errors(
             if isinstance(item, Mapping):
                 yield from _shape_errors(option["options"], item, f"{where}.", is_raw=is_raw)
             else:
-                yield f"{where}: expected a mapping with keys such as {keys}, got {_kind(item)}"
+                yield f"{where}: expected a mapping with keys such as {keys}, got {kind_of(item)}"
 
 
 def _misspelt(missing: str, argument_spec: Mapping[str, t.Any], given: Mapping[str, t.Any]) -> str:
@@ -154,20 +154,6 @@ def _misspelt(missing: str, argument_spec: Mapping[str, t.Any], given: Mapping[s
     unknown = [str(key) for key in given if key not in argument_spec]
     meant = next((key for key in unknown if alike(argument_spec, key) == missing), None)
     return "" if meant is None else f"; {meant!r} is not an option, did you mean {missing}?"
-
-
-_KINDS: t.Final[Mapping[type, str]] = {
-    bool: "a boolean",
-    dict: "a mapping",
-    list: "a list",
-    str: "a text",
-    type(None): "nothing",
-}
-
-
-def _kind(value: t.Any) -> str:
-    """Return what a value is, in words of YAML."""
-    return _KINDS.get(type(value), "a number")
 
 
 _NO_NAMES = (bool, float, list, dict)
@@ -221,7 +207,7 @@ def _mismatch(name: str, option: Mapping[str, t.Any], value: t.Any) -> str:
         if any(each.name == name and each.count for each in VM_OPTIONS):
             expected = f"a mapping with keys such as {name}0"
     in_quotes = kind == "str" and isinstance(value, (bool, float))
-    return f"expected {expected}, got {_kind(value)}{'; put it in quotes' if in_quotes else ''}"
+    return f"expected {expected}, got {kind_of(value)}{'; put it in quotes' if in_quotes else ''}"
 
 
 def with_suggestions(message: str, argument_spec: Mapping[str, t.Any]) -> str:

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 import typing as t
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 if t.TYPE_CHECKING:
     import difflib
@@ -109,3 +110,20 @@ def _matcher(first: str, second: str) -> difflib.SequenceMatcher[str]:
     import difflib
 
     return difflib.SequenceMatcher(None, first, second)
+
+
+def kind_of(value: t.Any) -> str:
+    """Return what a value is, in words of YAML."""
+    kinds: dict[type | tuple[type, ...], str] = {
+        str: "a text",
+        (list, tuple): "a list",
+        Mapping: "a mapping",
+        bool: "a boolean",
+        (int, float): "a number",
+        datetime.date: "a date",
+        bytes: "binary data",
+        type(None): "nothing",
+    }
+    return next(
+        (text for kind, text in kinds.items() if isinstance(value, kind)), f"a value of type {type(value).__name__}"
+    )
